@@ -1,0 +1,1 @@
+//! The Log port on local disk.

@@ -1,0 +1,1 @@
+//! All ports in memory, with scripted faults, for simulation.

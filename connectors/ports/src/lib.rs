@@ -1,0 +1,29 @@
+//! The traits Log, Store, SnapshotStore and Replicas, their errors, and their conformance suites.
+//!
+//! - [`log`]: records in partitions; Kafka, the local disk, memory.
+//! - [`store`]: one replica's sorted entries; RocksDB, memory.
+//! - [`snapshots`]: sorted runs with a manifest, between a source and a destination.
+//! - [`replicas`]: how a router reaches the replicas of a shard.
+//! - [`progress`]: what nodes tell controllers.
+//! - [`inbox`]: messages into a role, and the signal that wakes it.
+//! - [`error`]: what the caller may do now.
+//! - [`conformance`]: what every adapter of a port must pass.
+
+pub mod conformance;
+pub mod error;
+pub mod inbox;
+pub mod log;
+pub mod progress;
+pub mod replicas;
+pub mod snapshots;
+pub mod store;
+
+pub use error::{PortError, Remedy};
+pub use inbox::{Inbox, Role, Signal, Turn, Waker};
+pub use log::{AppendDone, Batch, EndDone, Lane, Log, ReadLimits, Tail};
+pub use progress::{InboundProgress, ReplicaProgress};
+pub use replicas::{
+    ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRefused, ReadRequest, Replicas, Row, VerdictBatch, VerdictSink,
+};
+pub use snapshots::{Run, SnapshotStore, SnapshotWriter};
+pub use store::{Change, Reader, Store, WriteBatch};

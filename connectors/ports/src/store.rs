@@ -1,0 +1,54 @@
+//! One replica's sorted entries.
+//!
+//! Contract:
+//! 1. A write batch is applied whole or not at all, also through a crash.
+//! 2. A crash keeps a prefix of the batches, at least up to the last flush. Without a flush nothing is promised.
+//! 3. A snapshot shows the entries at one moment between two batches, however long it is held.
+//! 4. `wipe` and `ingest` are durable when they return. Either may have happened in part after a crash.
+
+use crate::error::PortError;
+use crate::snapshots::SnapshotStore;
+use rehome_keyspace::KeyRange;
+use rehome_records::Manifest;
+use std::ops::ControlFlow;
+
+/// One change of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Put { key: Vec<u8>, value: Vec<u8> },
+    Remove { key: Vec<u8> },
+}
+
+/// Changes that happen together.
+pub type WriteBatch = Vec<Change>;
+
+/// Reads entries in key order.
+pub trait Reader {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, PortError>;
+
+    /// Visits the entries of the range in order (the other way round when `reverse`) until the visitor breaks.
+    fn scan(
+        &self,
+        range: &KeyRange,
+        reverse: bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), PortError>;
+}
+
+/// One replica's sorted entries: RocksDB, memory.
+pub trait Store: Reader + Send + Sync {
+    /// Applies the changes together. Not durable before the next flush.
+    fn write(&self, batch: WriteBatch) -> Result<(), PortError>;
+
+    /// Makes everything written so far durable.
+    fn flush(&self) -> Result<(), PortError>;
+
+    /// Lets `look` read the entries as they are at one moment.
+    fn snapshot(&self, look: &mut dyn FnMut(&dyn Reader) -> Result<(), PortError>) -> Result<(), PortError>;
+
+    /// Removes every entry of the ranges, durably, without stalling writers elsewhere.
+    fn wipe(&self, ranges: &[KeyRange]) -> Result<(), PortError>;
+
+    /// Takes in every run of the snapshot, durably. The ranges it covers were wiped before.
+    fn ingest(&self, snapshots: &dyn SnapshotStore, name: &str, manifest: &Manifest) -> Result<(), PortError>;
+}

@@ -1,0 +1,1 @@
+//! The Store and SnapshotStore ports on RocksDB.

@@ -1,0 +1,172 @@
+//! Ranges of placed keys, and selectors made of them.
+//!
+//! A placed key is what a partition key looks like in a store: slot prefix, then the escaped partition key. Slots,
+//! pinned keys and whole shards are all ranges of placed keys, so ownership needs one notion only.
+
+use bincode::{Decode, Encode};
+use std::fmt;
+
+/// A partition key where the placement puts it: slot prefix, escaped key, terminator. Rows of one partition key share it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct PlacedKey(pub Vec<u8>);
+
+impl fmt::Debug for PlacedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Hex(&self.0))
+    }
+}
+
+/// All placed keys `k` with `start <= k < end`; without an end, all from `start` on. Never empty.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct KeyRange {
+    pub start: Vec<u8>,
+    pub end: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Returns the range of every placed key.
+    pub fn all() -> KeyRange {
+        KeyRange { start: Vec::new(), end: None }
+    }
+
+    pub fn new(start: Vec<u8>, end: Option<Vec<u8>>) -> KeyRange {
+        debug_assert!(end.as_ref().is_none_or(|end| start < *end), "a key range is never empty");
+        KeyRange { start, end }
+    }
+
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_slice() <= key && self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    /// Returns the keys that both ranges hold, or nothing when they share none.
+    pub fn intersection(&self, other: &KeyRange) -> Option<KeyRange> {
+        let start = self.start.clone().max(other.start.clone());
+        let end = match (&self.end, &other.end) {
+            (Some(a), Some(b)) => Some(a.clone().min(b.clone())),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        };
+        end.as_ref().is_none_or(|end| start < *end).then_some(KeyRange { start, end })
+    }
+
+    pub fn overlaps(&self, other: &KeyRange) -> bool {
+        self.end.as_ref().is_none_or(|end| other.start < *end) && other.end.as_ref().is_none_or(|end| self.start < *end)
+    }
+}
+
+impl fmt::Debug for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}..", Hex(&self.start))?;
+        match &self.end {
+            Some(end) => write!(f, "{})", Hex(end)),
+            None => write!(f, ")"),
+        }
+    }
+}
+
+/// A set of keys that moves together: sorted ranges that neither overlap nor touch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Selector {
+    ranges: Vec<KeyRange>,
+}
+
+impl Selector {
+    /// Returns the union of the given ranges, in order, touching ones joined.
+    pub fn new(mut ranges: Vec<KeyRange>) -> Selector {
+        ranges.sort();
+        let mut joined: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if last.end.as_ref().is_none_or(|end| range.start <= *end) => {
+                    if let (Some(end), Some(other)) = (&last.end, &range.end) {
+                        last.end = Some(end.clone().max(other.clone()));
+                    } else {
+                        last.end = None;
+                    }
+                }
+                _ => joined.push(range),
+            }
+        }
+        Selector { ranges: joined }
+    }
+
+    pub fn ranges(&self) -> &[KeyRange] {
+        &self.ranges
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Tells whether the key is in the set.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let after = self.ranges.partition_point(|range| range.start.as_slice() <= key);
+        after > 0 && self.ranges[after - 1].contains(key)
+    }
+
+    pub fn overlaps(&self, other: &Selector) -> bool {
+        self.ranges.iter().any(|a| other.ranges.iter().any(|b| a.overlaps(b)))
+    }
+
+    pub fn overlaps_range(&self, range: &KeyRange) -> bool {
+        self.ranges.iter().any(|mine| mine.overlaps(range))
+    }
+
+    /// Tells whether every key of `other` is in this set.
+    pub fn covers(&self, other: &Selector) -> bool {
+        other
+            .ranges
+            .iter()
+            .all(|theirs| self.ranges.iter().any(|mine| mine.intersection(theirs).as_ref() == Some(theirs)))
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: &[u8], end: &[u8]) -> KeyRange {
+        KeyRange::new(start.to_vec(), Some(end.to_vec()))
+    }
+
+    #[test]
+    fn touching_and_overlapping_ranges_join() {
+        let selector = Selector::new(vec![
+            range(b"c", b"d"),
+            range(b"a", b"b"),
+            range(b"b", b"c"),
+            range(b"x", b"z"),
+            range(b"y", b"yy"),
+        ]);
+        assert_eq!(selector.ranges(), &[range(b"a", b"d"), range(b"x", b"z")]);
+        for (key, inside) in
+            [(b"a".as_slice(), true), (b"cz", true), (b"d", false), (b"x", true), (b"z", false), (b"", false)]
+        {
+            assert_eq!(selector.contains(key), inside, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_end_swallows_what_follows() {
+        let selector = Selector::new(vec![KeyRange::new(b"m".to_vec(), None), range(b"p", b"q")]);
+        assert_eq!(selector.ranges().len(), 1);
+        assert!(selector.contains(b"\xff\xff"));
+        assert!(selector.covers(&Selector::new(vec![range(b"n", b"o")])));
+        assert!(!selector.covers(&Selector::new(vec![range(b"a", b"o")])));
+    }
+
+    #[test]
+    fn intersections_are_exact() {
+        assert_eq!(range(b"a", b"m").intersection(&range(b"f", b"z")), Some(range(b"f", b"m")));
+        assert_eq!(range(b"a", b"f").intersection(&range(b"f", b"z")), None);
+        assert_eq!(KeyRange::all().intersection(&range(b"f", b"z")), Some(range(b"f", b"z")));
+        assert!(!range(b"a", b"f").overlaps(&range(b"f", b"z")));
+    }
+}

@@ -1,0 +1,2 @@
+//! The one binary, `rehome`: configuration, adapters, run.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The fold of the control log: keyspaces, routes, jobs, moves, attempts.

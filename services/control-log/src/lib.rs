@@ -1,0 +1,1 @@
+//! Follows the control log, and appends to it.

@@ -1,0 +1,1 @@
+//! The loop around control-core and planner that drives moves.

@@ -1,0 +1,1 @@
+//! R1 to R12 as predicates.

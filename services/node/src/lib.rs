@@ -1,0 +1,1 @@
+//! Hosts replicas: tails the log, applies, copies, replays, answers reads.

@@ -1,0 +1,1 @@
+//! Key to slot to shard: appends writes, waits for verdicts, answers.

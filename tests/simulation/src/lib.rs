@@ -1,0 +1,1 @@
+//! Deterministic simulation: one scheduler, one seed, production cores over memory connectors.
