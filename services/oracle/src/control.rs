@@ -1,0 +1,197 @@
+//! Folds the control log just far enough to know which keyspaces there are, which attempts were begun, how each ended,
+//! and so to whom every epoch was granted. A second, smaller telling of the rules in DESIGN sections 4 and 5.
+
+mod jobs;
+mod moves;
+
+use rehome_keyspace::{AttemptId, Epoch, JobId, KeyspaceId, MoveId, NodeId, Nonce, Offset, Outcome, Placement};
+use rehome_keyspace::{ShardId, SlotId};
+use rehome_records::{ControlEvent, ControlRecord, Digest, Logged};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the control log tells.
+#[derive(Clone, Debug, Default)]
+pub struct ControlStory {
+    pub keyspaces: BTreeMap<KeyspaceId, KeyspaceStory>,
+    pub moves: BTreeMap<MoveId, MoveStory>,
+    pub attempts: BTreeMap<AttemptId, AttemptStory>,
+    nodes: BTreeSet<NodeId>,
+    jobs: BTreeMap<JobId, Vec<MoveId>>,
+    /// Requests that were accepted; the same one again changes nothing.
+    commands: BTreeSet<u128>,
+}
+
+/// A keyspace: who owns its slots, and every grant of an epoch.
+#[derive(Clone, Debug)]
+pub struct KeyspaceStory {
+    pub id: KeyspaceId,
+    pub name: String,
+    pub placement: Placement,
+    /// Owner of each slot now.
+    pub routes: Vec<(ShardId, Epoch)>,
+    pub grants: BTreeMap<Epoch, Grant>,
+    /// Partitions that the data topic needs.
+    pub shards: u32,
+    shards_at_creation: u32,
+    epoch_next: Epoch,
+}
+
+/// Where an epoch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Granted to this shard, for its slots, when the keyspace was created.
+    Created(ShardId),
+    /// Reserved by this attempt; its outcome says whose it is.
+    Attempt(AttemptId),
+}
+
+/// One selector on its way.
+#[derive(Clone, Debug)]
+pub struct MoveStory {
+    pub id: MoveId,
+    pub job: JobId,
+    pub keyspace: KeyspaceId,
+    pub source: ShardId,
+    pub destination: ShardId,
+    pub slots: BTreeSet<SlotId>,
+    pub phase: MovePhase,
+    copy: u32,
+    snapshot: Option<Digest>,
+    complete: bool,
+    cancel_wanted: bool,
+    /// Copies whose digest, read back at the destination, was another than the source's.
+    pub unequal_copies: u32,
+}
+
+/// Where a move stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MovePhase {
+    Planned,
+    Copying,
+    CatchingUp,
+    CuttingOver(AttemptId),
+    /// The destination owns the slots; the source still has its rows.
+    Switched,
+    /// Rows are being dropped at one side.
+    CleaningUp,
+    Ended,
+}
+
+/// One try to cut a move over.
+#[derive(Clone, Debug)]
+pub struct AttemptStory {
+    pub attempt: AttemptId,
+    pub move_id: MoveId,
+    pub keyspace: KeyspaceId,
+    pub source: ShardId,
+    pub destination: ShardId,
+    pub epoch: Epoch,
+    pub control_offset: Offset,
+    pub nonce: Nonce,
+    pub outcome: Option<Outcome>,
+    /// The two sides reported different digests.
+    pub unequal_digests: bool,
+    readies: Vec<moves::Report>,
+}
+
+impl AttemptStory {
+    /// Returns whose the attempt's epoch is; nothing while that is open.
+    pub fn winner(&self) -> Option<ShardId> {
+        self.outcome.map(|outcome| match outcome {
+            Outcome::Switched { .. } => self.destination,
+            Outcome::Aborted { .. } => self.source,
+        })
+    }
+}
+
+impl ControlStory {
+    /// Folds a whole control log.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a Logged>) -> ControlStory {
+        let mut story = ControlStory::default();
+        records.into_iter().for_each(|logged| story.fold(logged));
+        story
+    }
+
+    /// Folds the next record. One that is refused, or cannot be read, changes nothing.
+    pub fn fold(&mut self, logged: &Logged) {
+        let Ok(ControlRecord { command, event }) = ControlRecord::read(&logged.record) else { return };
+        if self.commands.contains(&command) {
+            return;
+        }
+        let offset = logged.offset;
+        let accepted = match event {
+            ControlEvent::NodeRegistered { node, .. } => self.nodes.insert(node),
+            ControlEvent::KeyspaceCreated { name, placement, shards, .. } => {
+                self.keyspace_created(offset, name, placement, shards)
+            }
+            ControlEvent::JobSubmitted(job) => self.job_submitted(JobId(offset.0), job),
+            ControlEvent::CompleteRequested { job } => self.complete_requested(job),
+            ControlEvent::CancelRequested { job, .. } => self.cancel_requested(job),
+            event => self.step(offset, event),
+        };
+        if accepted {
+            self.commands.insert(command);
+        }
+    }
+
+    pub fn keyspace_named(&self, name: &str) -> Option<&KeyspaceStory> {
+        self.keyspaces.values().find(|keyspace| keyspace.name == name)
+    }
+
+    /// Returns the shard that was granted the epoch for the slot; nothing when nobody was, or that is not decided.
+    pub fn granted(&self, keyspace: &KeyspaceStory, slot: SlotId, epoch: Epoch) -> Option<ShardId> {
+        match *keyspace.grants.get(&epoch)? {
+            Grant::Created(shard) => (keyspace.creator(slot) == shard).then_some(shard),
+            Grant::Attempt(attempt) => {
+                let attempt = &self.attempts[&attempt];
+                let moved = self.moves[&attempt.move_id].slots.contains(&slot);
+                attempt.winner().filter(|_| moved)
+            }
+        }
+    }
+
+    /// Tells whether the shard may hold entries of the slot: as its owner, or as a side of a move that has not ended.
+    pub fn may_hold(&self, keyspace: &KeyspaceStory, slot: SlotId, shard: ShardId) -> bool {
+        keyspace.routes[slot.0 as usize].0 == shard
+            || self.moves.values().any(|moved| {
+                moved.keyspace == keyspace.id
+                    && moved.phase != MovePhase::Ended
+                    && (moved.source == shard || moved.destination == shard)
+                    && moved.slots.contains(&slot)
+            })
+    }
+
+    fn keyspace_created(&mut self, offset: Offset, name: String, placement: Placement, shards: u32) -> bool {
+        let slots = placement.slot_count();
+        if name.is_empty() || shards == 0 || shards > slots || self.keyspace_named(&name).is_some() {
+            return false;
+        }
+        let mut keyspace = KeyspaceStory {
+            id: KeyspaceId(offset.0),
+            name,
+            placement,
+            routes: Vec::new(),
+            grants: (0..shards).map(|shard| (Epoch(u64::from(shard) + 1), Grant::Created(ShardId(shard)))).collect(),
+            shards,
+            shards_at_creation: shards,
+            epoch_next: Epoch(u64::from(shards) + 1),
+        };
+        keyspace.routes = (0..slots)
+            .map(|slot| keyspace.creator(SlotId(slot)))
+            .map(|shard| (shard, Epoch(u64::from(shard.0) + 1)))
+            .collect();
+        self.keyspaces.insert(keyspace.id, keyspace);
+        true
+    }
+}
+
+impl KeyspaceStory {
+    /// Returns the shard that got the slot when the keyspace was created: contiguous runs in order of shards, as even as
+    /// can be, the first ones longer by one slot where it does not divide.
+    fn creator(&self, slot: SlotId) -> ShardId {
+        let (slots, shards) = (self.placement.slot_count(), self.shards_at_creation);
+        let (short, longer) = (slots / shards, slots % shards);
+        let in_longer = longer * (short + 1);
+        ShardId(if slot.0 < in_longer { slot.0 / (short + 1) } else { longer + (slot.0 - in_longer) / short })
+    }
+}

@@ -1,0 +1,96 @@
+//! Which jobs are accepted, and what completing or cancelling one does.
+
+use super::{ControlStory, MovePhase, MoveStory};
+use rehome_keyspace::{JobId, MoveId, SlotId};
+use rehome_records::control::{JobSubmitted, MoveWanted};
+use std::collections::BTreeSet;
+
+impl ControlStory {
+    /// Creates the moves of a job, all or none.
+    pub(super) fn job_submitted(&mut self, id: JobId, job: JobSubmitted) -> bool {
+        let Some(keyspace) = self.keyspaces.get(&job.keyspace) else { return false };
+        if job.moves.is_empty() || job.shards == 0 {
+            return false;
+        }
+        let mut taken = BTreeSet::new();
+        for wanted in &job.moves {
+            let spans_are_good = wanted.slots.iter().all(|span| span.first <= span.last)
+                && wanted.slots.windows(2).all(|pair| pair[0].last < pair[1].first)
+                && wanted.slots.iter().all(|span| span.last.0 < keyspace.placement.slot_count());
+            if wanted.source == wanted.destination || wanted.slots.is_empty() || !spans_are_good {
+                return false;
+            }
+            for slot in slots_of(wanted) {
+                let owner = keyspace.routes[slot.0 as usize].0;
+                if owner != wanted.source || !taken.insert(slot) || self.is_moving(job.keyspace, slot) {
+                    return false;
+                }
+            }
+        }
+        let mut ids = Vec::new();
+        for wanted in &job.moves {
+            let move_id = MoveId(self.moves.last_key_value().map_or(1, |(last, _)| last.0 + 1));
+            ids.push(move_id);
+            self.moves.insert(
+                move_id,
+                MoveStory {
+                    id: move_id,
+                    job: id,
+                    keyspace: job.keyspace,
+                    source: wanted.source,
+                    destination: wanted.destination,
+                    slots: slots_of(wanted).collect(),
+                    phase: MovePhase::Planned,
+                    copy: 1,
+                    snapshot: None,
+                    complete: job.options.complete,
+                    cancel_wanted: false,
+                    unequal_copies: 0,
+                },
+            );
+        }
+        let highest = job.moves.iter().map(|wanted| wanted.destination.0 + 1).max().unwrap_or_default();
+        let keyspace = self.keyspaces.get_mut(&job.keyspace).expect("looked up above");
+        keyspace.shards = keyspace.shards.max(highest);
+        self.jobs.insert(id, ids);
+        true
+    }
+
+    /// Lets the source drop what it no longer owns.
+    pub(super) fn complete_requested(&mut self, job: JobId) -> bool {
+        let Some(ids) = self.jobs.get(&job) else { return false };
+        for id in ids {
+            let moved = self.moves.get_mut(id).expect("a job's moves exist");
+            moved.complete = true;
+            if moved.phase == MovePhase::Switched {
+                moved.phase = MovePhase::CleaningUp;
+            }
+        }
+        true
+    }
+
+    /// Ends every move of the job that is not switched; one that is being cut over, once that is aborted.
+    pub(super) fn cancel_requested(&mut self, job: JobId) -> bool {
+        let Some(ids) = self.jobs.get(&job) else { return false };
+        for id in ids {
+            let moved = self.moves.get_mut(id).expect("a job's moves exist");
+            match moved.phase {
+                MovePhase::Planned => moved.phase = MovePhase::Ended,
+                MovePhase::Copying | MovePhase::CatchingUp => moved.phase = MovePhase::CleaningUp,
+                MovePhase::CuttingOver(_) => moved.cancel_wanted = true,
+                MovePhase::Switched | MovePhase::CleaningUp | MovePhase::Ended => {}
+            }
+        }
+        true
+    }
+
+    fn is_moving(&self, keyspace: rehome_keyspace::KeyspaceId, slot: SlotId) -> bool {
+        self.moves
+            .values()
+            .any(|moved| moved.keyspace == keyspace && moved.phase != MovePhase::Ended && moved.slots.contains(&slot))
+    }
+}
+
+fn slots_of(wanted: &MoveWanted) -> impl Iterator<Item = SlotId> + '_ {
+    wanted.slots.iter().flat_map(|span| span.slots())
+}

@@ -1,0 +1,1 @@
+//! Faults planted one by one: each counter goes up.
