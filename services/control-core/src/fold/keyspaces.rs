@@ -1,0 +1,88 @@
+//! Nodes and keyspaces.
+
+use super::{At, Folded};
+use crate::keyspace::first_slot;
+use crate::{Accepted, ControlState, Decision, Keyspace, Node, Refusal, Route, SHARDS_MAX};
+use rehome_keyspace::{Epoch, KeyspaceId, NodeId, Placement, ShardId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NAME_BYTES_MAX: usize = 100;
+
+impl ControlState {
+    pub(super) fn register_node(&mut self, id: NodeId, address: String, at: At) -> Folded {
+        let accepted = Accepted::NodeRegistered(id);
+        if self.node(id).is_some_and(|node| node.address == address) {
+            return Ok(Decision::AlreadyDone(accepted));
+        }
+        let registered = self.node(id).map_or(at.offset, |node| node.registered);
+        Arc::make_mut(&mut self.nodes).insert(id, Node { id, address, registered });
+        let without = |keyspace: &&Keyspace| (0..keyspace.shards).any(|i| keyspace.replicas_of(ShardId(i)).is_empty());
+        let lacking: Vec<KeyspaceId> = self.keyspaces().filter(without).map(|keyspace| keyspace.id).collect();
+        for keyspace in lacking {
+            self.assign_replicas(keyspace);
+        }
+        Ok(Decision::Accepted(accepted))
+    }
+
+    pub(super) fn create_keyspace(
+        &mut self,
+        name: String,
+        placement: Placement,
+        shards: u32,
+        request_retention_ms: u64,
+        at: At,
+    ) -> Folded {
+        check_name(&name)?;
+        if let Some(taken) = self.keyspace_named(&name) {
+            return Err(Refusal::NameTaken { name, keyspace: taken.id });
+        }
+        // A record may hold what no constructor would have made.
+        Placement::buckets(placement.slot_count())
+            .map_err(|error| Refusal::PlacementInvalid { reason: error.to_string() })?;
+        let slots = placement.slot_count();
+        if shards == 0 || shards > slots || shards > SHARDS_MAX {
+            return Err(Refusal::ShardCountInvalid { shards, slots });
+        }
+        let id = KeyspaceId(at.offset.0);
+        let keyspace = Keyspace {
+            id,
+            name,
+            placement,
+            shards,
+            shards_active: shards,
+            shards_created: shards,
+            routes: Arc::new(routes_at_creation(slots, shards)),
+            epoch_next: Epoch(u64::from(shards) + 1),
+            replicas: BTreeMap::new(),
+            request_retention_ms,
+            created: at.offset,
+            routes_changed: at.offset,
+        };
+        Arc::make_mut(&mut self.keyspaces).insert(id, Arc::new(keyspace));
+        self.assign_replicas(id);
+        Ok(Decision::Accepted(Accepted::KeyspaceCreated(id)))
+    }
+
+    /// Gives the keyspace's shards that have no replica one, over the nodes registered so far.
+    pub(super) fn assign_replicas(&mut self, keyspace: KeyspaceId) {
+        let nodes = Arc::clone(&self.nodes);
+        self.keyspace_mut(keyspace).assign_replicas(&nodes);
+    }
+}
+
+fn routes_at_creation(slots: u32, shards: u32) -> Vec<Route> {
+    let mut routes = Vec::with_capacity(slots as usize);
+    for shard in 0..shards {
+        let route = Route { shard: ShardId(shard), epoch: Epoch(u64::from(shard) + 1) };
+        routes.resize(first_slot(slots, shards, shard + 1).0 as usize, route);
+    }
+    routes
+}
+
+/// A keyspace's name is part of its topics' names.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    if fits && plain { Ok(()) } else { Err(Refusal::NameInvalid { name: name.chars().take(NAME_BYTES_MAX).collect() }) }
+}

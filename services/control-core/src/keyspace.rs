@@ -1,0 +1,118 @@
+//! Keyspaces with their routes, and the nodes that host replicas.
+
+use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, NodeId, Offset, Placement, ShardId, SlotId};
+use rehome_records::control::data_topic;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most shards that a keyspace may ever have. Reason: each is a partition and a store on some node.
+pub const SHARDS_MAX: u32 = 4096;
+
+/// A process that hosts replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub id: NodeId,
+    pub address: String,
+    /// Control position of its first registration.
+    pub registered: Offset,
+}
+
+/// Who owns a slot, and under which epoch its writes are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub shard: ShardId,
+    pub epoch: Epoch,
+}
+
+/// A named collection with one placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    pub id: KeyspaceId,
+    pub name: String,
+    pub placement: Placement,
+    /// Partitions that the data topic needs. Grows, never shrinks: a retired shard keeps its partition.
+    pub shards: u32,
+    /// Shards that own at least one slot.
+    pub shards_active: u32,
+    /// Shards at creation; they were granted all slots.
+    pub shards_created: u32,
+    /// Owner and epoch of each slot, by slot number. Always total.
+    pub routes: Arc<Vec<Route>>,
+    /// The next epoch to be granted; every one below was granted or reserved, once (R1).
+    pub epoch_next: Epoch,
+    /// Nodes that host each shard. A shard without any gets the first node that registers.
+    pub replicas: BTreeMap<ShardId, Vec<NodeId>>,
+    pub request_retention_ms: u64,
+    /// Control position of its creation.
+    pub created: Offset,
+    /// Control position of the last change of its routes.
+    pub routes_changed: Offset,
+}
+
+/// Returns the first slot of a shard at creation: the slots are split evenly, in order, into
+/// `first_slot(i) .. first_slot(i + 1)` with `first_slot(i) = i * slots / shards`, rounded down.
+pub fn first_slot(slots: u32, shards: u32, shard: u32) -> SlotId {
+    SlotId((u64::from(shard) * u64::from(slots) / u64::from(shards)) as u32)
+}
+
+impl Keyspace {
+    /// Returns the name of the topic that holds its writes and marks.
+    pub fn data_topic(&self) -> String {
+        data_topic(&self.name, self.id)
+    }
+
+    /// Returns owner and epoch of a slot; nothing when the placement has no such slot.
+    pub fn route(&self, slot: SlotId) -> Option<Route> {
+        self.routes.get(slot.0 as usize).copied()
+    }
+
+    /// Returns the owner of each slot, by slot number: what the planner plans from.
+    pub fn owners(&self) -> Vec<ShardId> {
+        self.routes.iter().map(|route| route.shard).collect()
+    }
+
+    /// Returns the nodes that host the shard.
+    pub fn replicas_of(&self, shard: ShardId) -> &[NodeId] {
+        self.replicas.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns what the shard was granted when the keyspace was created: its slots, under epoch `shard + 1`.
+    /// Nothing for a shard that was added later.
+    pub fn granted(&self, shard: ShardId) -> Vec<(KeyRange, Epoch)> {
+        if shard.0 >= self.shards_created {
+            return Vec::new();
+        }
+        let first = first_slot(self.placement.slot_count(), self.shards_created, shard.0);
+        let end = first_slot(self.placement.slot_count(), self.shards_created, shard.0 + 1);
+        let selector = self.placement.selector((first.0..end.0).map(SlotId));
+        let epoch = Epoch(u64::from(shard.0) + 1);
+        selector.ranges().iter().map(|range| (range.clone(), epoch)).collect()
+    }
+
+    /// Gives every shard that has no replica one, round-robin over the nodes.
+    pub(crate) fn assign_replicas(&mut self, nodes: &BTreeMap<NodeId, Node>) {
+        if nodes.is_empty() {
+            return;
+        }
+        for shard in 0..self.shards {
+            let replicas = self.replicas.entry(ShardId(shard)).or_default();
+            if replicas.is_empty() {
+                let index = shard as usize % nodes.len();
+                replicas.extend(nodes.keys().nth(index));
+            }
+        }
+    }
+
+    /// Names the owner of the slots, from this control position on.
+    pub(crate) fn set_routes(&mut self, slots: impl Iterator<Item = SlotId>, route: Route, offset: Offset) {
+        let routes = Arc::make_mut(&mut self.routes);
+        for slot in slots {
+            routes[slot.0 as usize] = route;
+        }
+        let mut owners: Vec<ShardId> = routes.iter().map(|route| route.shard).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        self.shards_active = owners.len() as u32;
+        self.routes_changed = offset;
+    }
+}

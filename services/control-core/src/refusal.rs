@@ -1,0 +1,123 @@
+//! Why the fold refused a record. Texts are for operators: what is wrong, and the next command to run.
+
+use crate::keyspace::SHARDS_MAX;
+use rehome_keyspace::{AttemptId, JobId, KeyspaceId, MoveId, NodeId, Offset, ShardId, SlotId};
+use thiserror::Error;
+
+/// Why a record changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    #[error("the record cannot be read: {reason}; run `rehome status` and see which process wrote it")]
+    Unreadable { reason: String },
+    #[error("everything below offset {folded_next} is folded, offset {offset} is not looked at again")]
+    AlreadyFolded { offset: Offset, folded_next: Offset },
+    #[error("the command id was used before with other content; send the request again with a new id")]
+    CommandReused,
+    #[error(
+        "`{name}` is no name for a keyspace: use 1 to 100 of a-z, A-Z, 0-9, `-`, `_`, `.`; \
+         run `rehome keyspace create NAME`"
+    )]
+    NameInvalid { name: String },
+    #[error("keyspace `{name}` exists, with id {keyspace}; run `rehome keyspace show {name}`")]
+    NameTaken { name: String, keyspace: KeyspaceId },
+    #[error("the placement cannot be: {reason}; run `rehome keyspace create --help`")]
+    PlacementInvalid { reason: String },
+    #[error("{shards} shards cannot be: 1 to {} are possible here; choose another `--shards`", .slots.min(&SHARDS_MAX))]
+    ShardCountInvalid { shards: u32, slots: u32 },
+    #[error("there is no keyspace {keyspace}; run `rehome keyspace list`")]
+    KeyspaceUnknown { keyspace: KeyspaceId },
+    #[error("there is no job {job}; run `rehome list`")]
+    JobUnknown { job: JobId },
+    #[error("there is no move {move_id}; run `rehome list`")]
+    MoveUnknown { move_id: MoveId },
+    #[error("there is no attempt {attempt}; run `rehome list`")]
+    AttemptUnknown { attempt: AttemptId },
+    #[error("the job has no moves: nothing is to be done; run `rehome status`")]
+    JobEmpty,
+    #[error(
+        "the slots from shard {source_shard} to shard {destination} are wrong: {reason}; run `rehome status` and plan again"
+    )]
+    SlotsInvalid { source_shard: ShardId, destination: ShardId, reason: String },
+    #[error("source and destination are both shard {shard}; plan again with `rehome reshard --dry-run`")]
+    SameShard { shard: ShardId },
+    #[error(
+        "destination {destination} is not one of the job's {shards} shards; plan again with `rehome reshard --dry-run`"
+    )]
+    DestinationRetired { destination: ShardId, shards: u32 },
+    #[error(
+        "slot {slot} is owned by shard {owner}, not by {source_shard}: the routes changed; run `rehome status` and plan again"
+    )]
+    SlotNotOwned { slot: SlotId, source_shard: ShardId, owner: ShardId },
+    #[error("two moves of the job name the same keys, from slot {slot} on; plan again with `rehome reshard --dry-run`")]
+    KeysNamedTwice { slot: SlotId },
+    #[error(
+        "some of the keys are in move {move_id}, which is {phase}; run `rehome wait {job}` or `rehome cancel {job}`"
+    )]
+    KeysInOpenMove { move_id: MoveId, job: JobId, phase: &'static str },
+    #[error("some of the keys are in move {move_id}, whose source still keeps its rows; run `rehome complete {job}`")]
+    KeysKeptAtSource { move_id: MoveId, job: JobId },
+    #[error("some of the keys are still being cleaned up after move {move_id}; run `rehome wait {job}`")]
+    KeysInCleanup { move_id: MoveId, job: JobId },
+    #[error("move {move_id} is {phase}; this needs it to be {wanted}; run `rehome show {job}`")]
+    PhaseOther { move_id: MoveId, job: JobId, phase: &'static str, wanted: &'static str },
+    #[error("copy {copy} of move {move_id} is not the current one, {current}; run `rehome explain {job}`")]
+    CopyOther { move_id: MoveId, job: JobId, copy: u32, current: u32 },
+    #[error("copy {copy} of move {move_id} has no snapshot yet; run `rehome explain {job}`")]
+    SnapshotMissing { move_id: MoveId, job: JobId, copy: u32 },
+    #[error("node {node} hosts no replica of shard {shard} of keyspace {keyspace}; run `rehome status`")]
+    NotReplica { node: NodeId, shard: ShardId, keyspace: KeyspaceId },
+    #[error("attempt {attempt} was {outcome} before; the first outcome stays; run `rehome explain {job}`")]
+    AttemptDecided { attempt: AttemptId, job: JobId, outcome: &'static str },
+    #[error("node {node} is ready for attempt {attempt} without having seen its `Open`; run `rehome explain {job}`")]
+    OpenMissing { attempt: AttemptId, job: JobId, node: NodeId },
+    #[error(
+        "node {node} said something else about attempt {attempt} before; its first word counts; run `rehome explain {job}`"
+    )]
+    ReadyChanged { attempt: AttemptId, job: JobId, node: NodeId },
+    #[error("every move of job {job} has switched or ended, nothing is left to cancel; run `rehome show {job}`")]
+    CancelTooLate { job: JobId },
+    #[error(
+        "move {move_id} of job {job} is {phase}, not switched yet; run `rehome wait {job}` or `rehome cancel {job}` first"
+    )]
+    CompleteTooEarly { job: JobId, move_id: MoveId, phase: &'static str },
+    #[error("no move of job {job} is switched, nothing is left to complete; run `rehome show {job}`")]
+    CompleteTooLate { job: JobId },
+}
+
+impl Refusal {
+    /// Returns the stable code of the refusal, for scripts and for the docs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::Unreadable { .. } => "record-unreadable",
+            Refusal::AlreadyFolded { .. } => "record-already-folded",
+            Refusal::CommandReused => "command-reused",
+            Refusal::NameInvalid { .. } => "name-invalid",
+            Refusal::NameTaken { .. } => "name-taken",
+            Refusal::PlacementInvalid { .. } => "placement-invalid",
+            Refusal::ShardCountInvalid { .. } => "shard-count-invalid",
+            Refusal::KeyspaceUnknown { .. } => "keyspace-unknown",
+            Refusal::JobUnknown { .. } => "job-unknown",
+            Refusal::MoveUnknown { .. } => "move-unknown",
+            Refusal::AttemptUnknown { .. } => "attempt-unknown",
+            Refusal::JobEmpty => "job-empty",
+            Refusal::SlotsInvalid { .. } => "slots-invalid",
+            Refusal::SameShard { .. } => "same-shard",
+            Refusal::DestinationRetired { .. } => "destination-retired",
+            Refusal::SlotNotOwned { .. } => "slot-not-owned",
+            Refusal::KeysNamedTwice { .. } => "keys-named-twice",
+            Refusal::KeysInOpenMove { .. } => "keys-in-open-move",
+            Refusal::KeysKeptAtSource { .. } => "keys-kept-at-source",
+            Refusal::KeysInCleanup { .. } => "keys-in-cleanup",
+            Refusal::PhaseOther { .. } => "phase-other",
+            Refusal::CopyOther { .. } => "copy-other",
+            Refusal::SnapshotMissing { .. } => "snapshot-missing",
+            Refusal::NotReplica { .. } => "not-replica",
+            Refusal::AttemptDecided { .. } => "attempt-decided",
+            Refusal::OpenMissing { .. } => "open-missing",
+            Refusal::ReadyChanged { .. } => "ready-changed",
+            Refusal::CancelTooLate { .. } => "cancel-too-late",
+            Refusal::CompleteTooEarly { .. } => "complete-too-early",
+            Refusal::CompleteTooLate { .. } => "complete-too-late",
+        }
+    }
+}
