@@ -103,8 +103,16 @@ impl Selector {
         after > 0 && self.ranges[after - 1].contains(key)
     }
 
+    /// Tells whether both sets hold some key. Takes one walk along both, however many ranges they have.
     pub fn overlaps(&self, other: &Selector) -> bool {
-        self.ranges.iter().any(|a| other.ranges.iter().any(|b| a.overlaps(b)))
+        let (mut mine, mut theirs) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
+        while let (Some(a), Some(b)) = (mine.peek(), theirs.peek()) {
+            if a.overlaps(b) {
+                return true;
+            }
+            if a.start < b.start { mine.next() } else { theirs.next() };
+        }
+        false
     }
 
     pub fn overlaps_range(&self, range: &KeyRange) -> bool {
@@ -160,6 +168,18 @@ mod tests {
         assert!(selector.contains(b"\xff\xff"));
         assert!(selector.covers(&Selector::new(vec![range(b"n", b"o")])));
         assert!(!selector.covers(&Selector::new(vec![range(b"a", b"o")])));
+    }
+
+    #[test]
+    fn selectors_overlap_only_where_some_key_is_in_both() {
+        let odd = Selector::new(vec![range(b"b", b"c"), range(b"d", b"e"), range(b"f", b"g")]);
+        let even = Selector::new(vec![range(b"a", b"b"), range(b"c", b"d"), range(b"e", b"f")]);
+        assert!(!odd.overlaps(&even) && !even.overlaps(&odd));
+        let last = Selector::new(vec![range(b"a", b"b"), range(b"fx", b"fy")]);
+        assert!(odd.overlaps(&last) && last.overlaps(&odd));
+        let open = Selector::new(vec![KeyRange::new(b"ff".to_vec(), None)]);
+        assert!(odd.overlaps(&open) && open.overlaps(&odd) && !even.overlaps(&open));
+        assert!(!Selector::new(Vec::new()).overlaps(&odd));
     }
 
     #[test]

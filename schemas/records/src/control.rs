@@ -29,7 +29,8 @@ pub enum ControlEvent {
         node: NodeId,
         address: String,
     },
-    /// The slots of shard i get epoch i + 1.
+    /// The slots of shard i get epoch i + 1: slots `i * n / shards` up to, not including, `(i + 1) * n / shards` of
+    /// the placement's n slots, rounded down. Keyspace id = offset of this record.
     KeyspaceCreated {
         name: String,
         placement: Placement,
