@@ -96,7 +96,7 @@ pub fn word_positions<'a>(text: &'a str, needle: &'a str) -> impl Iterator<Item 
     text.match_indices(needle).map(|(at, _)| at).filter(move |&at| {
         let before = at > 0 && is_word(bytes[at - 1]);
         let after = bytes.get(at + needle.len()).is_some_and(|&byte| is_word(byte));
-        !(first && before) && !(last && after)
+        !(first && before || last && after)
     })
 }
 
