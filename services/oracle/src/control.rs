@@ -4,7 +4,7 @@
 mod jobs;
 mod moves;
 
-use rehome_keyspace::{AttemptId, Epoch, JobId, KeyspaceId, MoveId, NodeId, Nonce, Offset, Outcome, Placement};
+use rehome_keyspace::{AttemptId, Epoch, JobId, KeyspaceId, MoveId, Nonce, Offset, Outcome, Placement};
 use rehome_keyspace::{ShardId, SlotId};
 use rehome_records::{ControlEvent, ControlRecord, Digest, Logged};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,8 @@ pub struct ControlStory {
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceStory>,
     pub moves: BTreeMap<MoveId, MoveStory>,
     pub attempts: BTreeMap<AttemptId, AttemptStory>,
-    nodes: BTreeSet<NodeId>,
     jobs: BTreeMap<JobId, Vec<MoveId>>,
-    /// Requests that were accepted; the same one again changes nothing.
+    /// Requests that were judged; the same one again changes nothing.
     commands: BTreeSet<u128>,
 }
 
@@ -32,7 +31,8 @@ pub struct KeyspaceStory {
     pub grants: BTreeMap<Epoch, Grant>,
     /// Partitions that the data topic needs.
     pub shards: u32,
-    shards_at_creation: u32,
+    /// The shard that each slot was granted to at creation.
+    creators: Vec<ShardId>,
     epoch_next: Epoch,
 }
 
@@ -58,7 +58,7 @@ pub struct MoveStory {
     copy: u32,
     snapshot: Option<Digest>,
     complete: bool,
-    cancel_wanted: bool,
+    end_wanted: bool,
     /// Copies whose digest, read back at the destination, was another than the source's.
     pub unequal_copies: u32,
 }
@@ -115,22 +115,18 @@ impl ControlStory {
     /// Folds the next record. One that is refused, or cannot be read, changes nothing.
     pub fn fold(&mut self, logged: &Logged) {
         let Ok(ControlRecord { command, event }) = ControlRecord::read(&logged.record) else { return };
-        if self.commands.contains(&command) {
+        if !self.commands.insert(command) {
             return;
         }
         let offset = logged.offset;
-        let accepted = match event {
-            ControlEvent::NodeRegistered { node, .. } => self.nodes.insert(node),
+        match event {
             ControlEvent::KeyspaceCreated { name, placement, shards, .. } => {
-                self.keyspace_created(offset, name, placement, shards)
+                self.keyspace_created(offset, name, placement, shards);
             }
             ControlEvent::JobSubmitted(job) => self.job_submitted(JobId(offset.0), job),
             ControlEvent::CompleteRequested { job } => self.complete_requested(job),
             ControlEvent::CancelRequested { job, .. } => self.cancel_requested(job),
             event => self.step(offset, event),
-        };
-        if accepted {
-            self.commands.insert(command);
         }
     }
 
@@ -141,7 +137,7 @@ impl ControlStory {
     /// Returns the shard that was granted the epoch for the slot; nothing when nobody was, or that is not decided.
     pub fn granted(&self, keyspace: &KeyspaceStory, slot: SlotId, epoch: Epoch) -> Option<ShardId> {
         match *keyspace.grants.get(&epoch)? {
-            Grant::Created(shard) => (keyspace.creator(slot) == shard).then_some(shard),
+            Grant::Created(shard) => (keyspace.creators[slot.0 as usize] == shard).then_some(shard),
             Grant::Attempt(attempt) => {
                 let attempt = &self.attempts[&attempt];
                 let moved = self.moves[&attempt.move_id].slots.contains(&slot);
@@ -161,37 +157,29 @@ impl ControlStory {
             })
     }
 
-    fn keyspace_created(&mut self, offset: Offset, name: String, placement: Placement, shards: u32) -> bool {
+    fn keyspace_created(&mut self, offset: Offset, name: String, placement: Placement, shards: u32) {
         let slots = placement.slot_count();
         if name.is_empty() || shards == 0 || shards > slots || self.keyspace_named(&name).is_some() {
-            return false;
+            return;
         }
-        let mut keyspace = KeyspaceStory {
+        let creators = creators(slots, shards);
+        let keyspace = KeyspaceStory {
             id: KeyspaceId(offset.0),
             name,
             placement,
-            routes: Vec::new(),
+            routes: creators.iter().map(|shard| (*shard, Epoch(u64::from(shard.0) + 1))).collect(),
             grants: (0..shards).map(|shard| (Epoch(u64::from(shard) + 1), Grant::Created(ShardId(shard)))).collect(),
             shards,
-            shards_at_creation: shards,
+            creators,
             epoch_next: Epoch(u64::from(shards) + 1),
         };
-        keyspace.routes = (0..slots)
-            .map(|slot| keyspace.creator(SlotId(slot)))
-            .map(|shard| (shard, Epoch(u64::from(shard.0) + 1)))
-            .collect();
         self.keyspaces.insert(keyspace.id, keyspace);
-        true
     }
 }
 
-impl KeyspaceStory {
-    /// Returns the shard that got the slot when the keyspace was created: contiguous runs in order of shards, as even as
-    /// can be, the first ones longer by one slot where it does not divide.
-    fn creator(&self, slot: SlotId) -> ShardId {
-        let (slots, shards) = (self.placement.slot_count(), self.shards_at_creation);
-        let (short, longer) = (slots / shards, slots % shards);
-        let in_longer = longer * (short + 1);
-        ShardId(if slot.0 < in_longer { slot.0 / (short + 1) } else { longer + (slot.0 - in_longer) / short })
-    }
+/// Returns the shard that each slot was granted to at creation: slot s goes to the last shard i of n with
+/// `i * slots / n <= s`, rounded down; contiguous and even.
+fn creators(slots: u32, shards: u32) -> Vec<ShardId> {
+    let first = |shard: u32| (u64::from(shard) * u64::from(slots) / u64::from(shards)) as u32;
+    (0..shards).flat_map(|shard| (first(shard)..first(shard + 1)).map(move |_| ShardId(shard))).collect()
 }

@@ -1,1 +1,5 @@
-//! Faults planted one by one: each counter goes up.
+//! Faults planted one by one: each counter goes up, and only then.
+
+mod faults;
+mod rules;
+mod world;

@@ -83,7 +83,7 @@ impl<'a> Answers<'a> {
     }
 
     /// Returns the answered writes of the row from that version on.
-    fn from_version(&self, row: Fingerprint, version: Version) -> impl Iterator<Item = &'a WriteAnswered> {
+    fn at_or_after(&self, row: Fingerprint, version: Version) -> impl Iterator<Item = &'a WriteAnswered> {
         let at = |index: u32| &self.writes[index as usize];
         let start = self.by_version.partition_point(|&index| (at(index).row, at(index).version) < (row, version));
         let found: Range<usize> = start..self.by_version.len();
@@ -100,7 +100,7 @@ impl<'a> Answers<'a> {
         if !all.is_accepted(read.row.slot(), version) {
             return Some(format!("read version {version}, which nobody was acknowledged"));
         }
-        let mut answers = self.from_version(read.row, version).take_while(|write| write.version == version).peekable();
+        let mut answers = self.at_or_after(read.row, version).take_while(|write| write.version == version).peekable();
         let agrees = if answers.peek().is_some() {
             answers.any(|write| write.value == Some(value) && write.issued_at <= read.answered_at)
         } else {
@@ -112,7 +112,7 @@ impl<'a> Answers<'a> {
     /// A row that was not there must have been deleted by a write that was asked for before the read ended.
     fn missing(&self, read: &ReadSeen, newest: &WriteAnswered) -> Option<String> {
         let deleted = self
-            .from_version(read.row, newest.version)
+            .at_or_after(read.row, newest.version)
             .any(|write| write.value.is_none() && write.issued_at <= read.answered_at);
         (!deleted).then(|| format!("read nothing after version {} was acknowledged", newest.version))
     }

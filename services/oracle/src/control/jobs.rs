@@ -1,5 +1,6 @@
 //! Which jobs are accepted, and what completing or cancelling one does.
 
+use super::moves::end_early;
 use super::{ControlStory, MovePhase, MoveStory};
 use rehome_keyspace::{JobId, MoveId, SlotId};
 use rehome_records::control::{JobSubmitted, MoveWanted};
@@ -7,23 +8,27 @@ use std::collections::BTreeSet;
 
 impl ControlStory {
     /// Creates the moves of a job, all or none.
-    pub(super) fn job_submitted(&mut self, id: JobId, job: JobSubmitted) -> bool {
-        let Some(keyspace) = self.keyspaces.get(&job.keyspace) else { return false };
-        if job.moves.is_empty() || job.shards == 0 {
-            return false;
+    pub(super) fn job_submitted(&mut self, id: JobId, job: JobSubmitted) {
+        let Some(keyspace) = self.keyspaces.get(&job.keyspace) else { return };
+        if job.moves.is_empty() || job.shards == 0 || job.shards > keyspace.placement.slot_count() {
+            return;
         }
         let mut taken = BTreeSet::new();
         for wanted in &job.moves {
             let spans_are_good = wanted.slots.iter().all(|span| span.first <= span.last)
                 && wanted.slots.windows(2).all(|pair| pair[0].last < pair[1].first)
                 && wanted.slots.iter().all(|span| span.last.0 < keyspace.placement.slot_count());
-            if wanted.source == wanted.destination || wanted.slots.is_empty() || !spans_are_good {
-                return false;
+            if wanted.source == wanted.destination
+                || wanted.destination.0 >= job.shards
+                || wanted.slots.is_empty()
+                || !spans_are_good
+            {
+                return;
             }
             for slot in slots_of(wanted) {
                 let owner = keyspace.routes[slot.0 as usize].0;
                 if owner != wanted.source || !taken.insert(slot) || self.is_moving(job.keyspace, slot) {
-                    return false;
+                    return;
                 }
             }
         }
@@ -44,7 +49,7 @@ impl ControlStory {
                     copy: 1,
                     snapshot: None,
                     complete: job.options.complete,
-                    cancel_wanted: false,
+                    end_wanted: false,
                     unequal_copies: 0,
                 },
             );
@@ -53,35 +58,32 @@ impl ControlStory {
         let keyspace = self.keyspaces.get_mut(&job.keyspace).expect("looked up above");
         keyspace.shards = keyspace.shards.max(highest);
         self.jobs.insert(id, ids);
-        true
     }
 
-    /// Lets the source drop what it no longer owns.
-    pub(super) fn complete_requested(&mut self, job: JobId) -> bool {
-        let Some(ids) = self.jobs.get(&job) else { return false };
+    /// Lets the source drop what it no longer owns. Refused while a move of the job may still switch.
+    pub(super) fn complete_requested(&mut self, job: JobId) {
+        let Some(ids) = self.jobs.get(&job) else { return };
+        let may_switch = |id: &MoveId| {
+            use MovePhase::{CatchingUp, Copying, CuttingOver, Planned};
+            matches!(self.moves[id].phase, Planned | Copying | CatchingUp | CuttingOver(_))
+        };
+        if ids.iter().any(may_switch) {
+            return;
+        }
         for id in ids {
             let moved = self.moves.get_mut(id).expect("a job's moves exist");
-            moved.complete = true;
             if moved.phase == MovePhase::Switched {
                 moved.phase = MovePhase::CleaningUp;
             }
         }
-        true
     }
 
     /// Ends every move of the job that is not switched; one that is being cut over, once that is aborted.
-    pub(super) fn cancel_requested(&mut self, job: JobId) -> bool {
-        let Some(ids) = self.jobs.get(&job) else { return false };
-        for id in ids {
+    pub(super) fn cancel_requested(&mut self, job: JobId) {
+        for id in self.jobs.get(&job).into_iter().flatten() {
             let moved = self.moves.get_mut(id).expect("a job's moves exist");
-            match moved.phase {
-                MovePhase::Planned => moved.phase = MovePhase::Ended,
-                MovePhase::Copying | MovePhase::CatchingUp => moved.phase = MovePhase::CleaningUp,
-                MovePhase::CuttingOver(_) => moved.cancel_wanted = true,
-                MovePhase::Switched | MovePhase::CleaningUp | MovePhase::Ended => {}
-            }
+            moved.phase = end_early(moved).unwrap_or(moved.phase);
         }
-        true
     }
 
     fn is_moving(&self, keyspace: rehome_keyspace::KeyspaceId, slot: SlotId) -> bool {

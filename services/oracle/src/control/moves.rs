@@ -4,6 +4,9 @@ use super::{AttemptStory, ControlStory, Grant, MovePhase, MoveStory};
 use rehome_keyspace::{AttemptId, Epoch, MoveId, NodeId, Offset, Outcome, Side};
 use rehome_records::{ControlEvent, Digest};
 
+/// Copies that a move may take.
+const COPIES_MAX: u32 = 8;
+
 /// What one replica reported of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
@@ -14,8 +17,8 @@ pub(super) struct Report {
 }
 
 impl ControlStory {
-    /// Folds a step of a move; false when it is refused.
-    pub(super) fn step(&mut self, offset: Offset, event: ControlEvent) -> bool {
+    /// Folds a step of a move. Shards have one replica here, so one report of each side is enough.
+    pub(super) fn step(&mut self, offset: Offset, event: ControlEvent) {
         match event {
             ControlEvent::MoveStarted { move_id } => {
                 self.advance(move_id, |moved| (moved.phase == MovePhase::Planned).then_some(MovePhase::Copying))
@@ -31,39 +34,36 @@ impl ControlStory {
                 self.advance(move_id, |moved| copy_ingested(moved, copy, digest))
             }
             ControlEvent::CopyFailed { move_id, copy, .. } => self.advance(move_id, |moved| {
-                (moved.phase == MovePhase::Copying && moved.copy == copy).then(|| next_copy(moved))
+                let phase_fits = matches!(moved.phase, MovePhase::Copying | MovePhase::CatchingUp);
+                (phase_fits && moved.copy == copy).then(|| next_copy(moved))
             }),
             ControlEvent::CutoverStarted { move_id, nonce, .. } => self.cutover_started(offset, move_id, nonce),
-            ControlEvent::Ready { attempt, node, side, fence, digest, .. } => {
-                self.ready(attempt, Report { node, side, fence, digest })
+            ControlEvent::Ready { attempt, node, side, fence, open, digest } => {
+                if side == Side::Source || open.is_some() {
+                    self.ready(attempt, Report { node, side, fence, digest });
+                }
             }
             ControlEvent::CutoverAborted { attempt, fence, .. } => self.decide(attempt, Outcome::Aborted { fence }),
             ControlEvent::CleanupDone { move_id, .. } => {
                 self.advance(move_id, |moved| (moved.phase == MovePhase::CleaningUp).then_some(MovePhase::Ended))
             }
-            ControlEvent::MoveFailed { move_id, .. } => self.advance(move_id, |moved| match moved.phase {
-                MovePhase::Planned => Some(MovePhase::Ended),
-                MovePhase::Copying | MovePhase::CatchingUp => Some(MovePhase::CleaningUp),
-                _ => None,
-            }),
+            ControlEvent::MoveFailed { move_id, .. } => self.advance(move_id, end_early),
             ControlEvent::NodeRegistered { .. }
             | ControlEvent::KeyspaceCreated { .. }
             | ControlEvent::JobSubmitted(_)
             | ControlEvent::CompleteRequested { .. }
-            | ControlEvent::CancelRequested { .. } => false,
+            | ControlEvent::CancelRequested { .. } => {}
         }
     }
 
-    fn advance(&mut self, move_id: MoveId, step: impl FnOnce(&mut MoveStory) -> Option<MovePhase>) -> bool {
-        let Some(moved) = self.moves.get_mut(&move_id) else { return false };
-        let next = step(moved);
-        moved.phase = next.unwrap_or(moved.phase);
-        next.is_some()
+    fn advance(&mut self, move_id: MoveId, step: impl FnOnce(&mut MoveStory) -> Option<MovePhase>) {
+        let Some(moved) = self.moves.get_mut(&move_id) else { return };
+        moved.phase = step(moved).unwrap_or(moved.phase);
     }
 
-    fn cutover_started(&mut self, offset: Offset, move_id: MoveId, nonce: rehome_keyspace::Nonce) -> bool {
+    fn cutover_started(&mut self, offset: Offset, move_id: MoveId, nonce: rehome_keyspace::Nonce) {
         let Some(moved) = self.moves.get_mut(&move_id).filter(|moved| moved.phase == MovePhase::CatchingUp) else {
-            return false;
+            return;
         };
         let attempt = AttemptId(self.attempts.last_key_value().map_or(1, |(last, _)| last.0 + 1));
         let keyspace = self.keyspaces.get_mut(&moved.keyspace).expect("a move's keyspace exists");
@@ -87,40 +87,42 @@ impl ControlStory {
                 readies: Vec::new(),
             },
         );
-        true
     }
 
     /// Takes in a report. One of each side, equal, switches the attempt; unequal ones abort it.
-    fn ready(&mut self, id: AttemptId, report: Report) -> bool {
+    fn ready(&mut self, id: AttemptId, report: Report) {
         let Some(attempt) = self.attempts.get_mut(&id).filter(|attempt| attempt.outcome.is_none()) else {
-            return false;
+            return;
         };
         let same = |other: &Report| other.node == report.node && other.side == report.side;
         if attempt.readies.iter().any(same) {
-            return false;
+            return;
         }
         attempt.readies.push(report);
         let of = |side| attempt.readies.iter().find(move |ready| ready.side == side);
-        let (Some(source), Some(destination)) = (of(Side::Source), of(Side::Destination)) else { return true };
+        let (Some(source), Some(destination)) = (of(Side::Source), of(Side::Destination)) else { return };
         let fence = source.fence;
         if source.digest == destination.digest && destination.fence == fence {
             return self.decide(id, Outcome::Switched { fence });
         }
         attempt.unequal_digests = true;
-        self.decide(id, Outcome::Aborted { fence })
+        let move_id = attempt.move_id;
+        self.decide(id, Outcome::Aborted { fence });
+        // The same copy would differ again.
+        self.advance(move_id, |moved| (moved.phase == MovePhase::CatchingUp).then(|| next_copy(moved)))
     }
 
     /// Fixes the outcome of an attempt, the first one only, and grants its epoch.
-    fn decide(&mut self, id: AttemptId, outcome: Outcome) -> bool {
+    fn decide(&mut self, id: AttemptId, outcome: Outcome) {
         let Some(attempt) = self.attempts.get_mut(&id).filter(|attempt| attempt.outcome.is_none()) else {
-            return false;
+            return;
         };
         attempt.outcome = Some(outcome);
         let moved = self.moves.get_mut(&attempt.move_id).expect("an attempt's move exists");
         let (winner, phase) = match outcome {
             Outcome::Switched { .. } if moved.complete => (attempt.destination, MovePhase::CleaningUp),
             Outcome::Switched { .. } => (attempt.destination, MovePhase::Switched),
-            Outcome::Aborted { .. } if moved.cancel_wanted => (attempt.source, MovePhase::CleaningUp),
+            Outcome::Aborted { .. } if moved.end_wanted => (attempt.source, MovePhase::CleaningUp),
             Outcome::Aborted { .. } => (attempt.source, MovePhase::CatchingUp),
         };
         moved.phase = phase;
@@ -128,7 +130,6 @@ impl ControlStory {
         for slot in &moved.slots {
             keyspace.routes[slot.0 as usize] = (winner, attempt.epoch);
         }
-        true
     }
 }
 
@@ -141,7 +142,24 @@ fn copy_ingested(moved: &mut MoveStory, copy: u32, digest: Digest) -> Option<Mov
     Some(next_copy(moved))
 }
 
+/// Ends a move that has not switched: at once, or as soon as its attempt is aborted.
+pub(super) fn end_early(moved: &mut MoveStory) -> Option<MovePhase> {
+    match moved.phase {
+        MovePhase::Planned => Some(MovePhase::Ended),
+        MovePhase::Copying | MovePhase::CatchingUp => Some(MovePhase::CleaningUp),
+        MovePhase::CuttingOver(attempt) => {
+            moved.end_wanted = true;
+            Some(MovePhase::CuttingOver(attempt))
+        }
+        MovePhase::Switched | MovePhase::CleaningUp | MovePhase::Ended => None,
+    }
+}
+
+/// Asks for the next copy; after the last one that is allowed, the move fails.
 fn next_copy(moved: &mut MoveStory) -> MovePhase {
+    if moved.copy >= COPIES_MAX {
+        return MovePhase::CleaningUp;
+    }
     moved.copy += 1;
     moved.snapshot = None;
     MovePhase::Copying
