@@ -1,0 +1,247 @@
+//! The thin shell: folds, decides, carries out.
+
+use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, When, decide, wake_at_ms};
+use rehome_control_core::Decision;
+use rehome_control_log::{ControlFollower, control_partition};
+use rehome_keyspace::{AttemptFacts, Nonce, Offset};
+use rehome_ports::{Inbox, Lane, Log, PortError, Remedy, ReplicaProgress, Role, Turn};
+use rehome_records::data::{AttemptMark, Mark};
+use rehome_records::{ControlEvent, ControlRecord, Record, TopicPartition};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause before the control log is asked or read again after an error, in milliseconds.
+const AGAIN_AFTER_MS: u64 = 50;
+
+/// What others tell a controller.
+#[derive(Clone, Debug)]
+pub enum ControllerMessage {
+    /// A node's report on one of its replicas.
+    Progress(ReplicaProgress),
+    /// The log's answer to a step.
+    Ended { step: Step, result: Result<Offset, PortError> },
+    /// The end of the control log when the controller asked.
+    ControlEnd(Result<Offset, PortError>),
+}
+
+/// What a controller is made of.
+pub struct ControllerParts {
+    pub log: Arc<dyn Log>,
+    /// Its waker and the inbox's wake the same role.
+    pub follower: ControlFollower,
+    pub inbox: Inbox<ControllerMessage>,
+    /// Random numbers: for nonces and for command ids.
+    pub nonces: Box<dyn FnMut() -> u64 + Send>,
+    pub hook: Option<EffectHook>,
+}
+
+/// Drives every move of every keyspace to its end.
+pub struct Controller {
+    parts: ControllerParts,
+    observed: Observed,
+    memory: Memory,
+    start: Start,
+    broken: Option<String>,
+}
+
+/// A controller acts only once it has folded what was there before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Ask { at_ms: u64 },
+    Asked,
+    FoldTo(Offset),
+    Reached,
+}
+
+impl Controller {
+    pub fn new(parts: ControllerParts) -> Controller {
+        Controller {
+            parts,
+            observed: Observed::default(),
+            memory: Memory::default(),
+            start: Start::Ask { at_ms: 0 },
+            broken: None,
+        }
+    }
+
+    /// Returns why the controller has stopped for good; a human must look.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    fn stop(&mut self, error: &PortError) {
+        tracing::error!(%error, "controller stops");
+        self.broken = Some(error.message.clone());
+    }
+
+    fn take(&mut self, message: ControllerMessage, now_ms: u64) {
+        match message {
+            ControllerMessage::Progress(progress) => self.observed.note_progress(progress, now_ms),
+            ControllerMessage::Ended { step, result } => self.step_ended(step, &result, now_ms),
+            ControllerMessage::ControlEnd(Ok(end)) => self.start = Start::FoldTo(end),
+            ControllerMessage::ControlEnd(Err(error)) if error.remedy == Remedy::Broken => self.stop(&error),
+            ControllerMessage::ControlEnd(Err(error)) => {
+                tracing::warn!(%error, "the end of the control log is asked for again");
+                self.start = Start::Ask { at_ms: now_ms + AGAIN_AFTER_MS };
+            }
+        }
+    }
+
+    fn step_ended(&mut self, step: Step, result: &Result<Offset, PortError>, now_ms: u64) {
+        if let Some(took_ms) = self.memory.ended(step, result, now_ms) {
+            self.observed.note_hop(Duration::from_millis(took_ms));
+        }
+        if let Err(error) = result {
+            match error.remedy {
+                Remedy::Broken => self.stop(error),
+                // Every step may be taken again: marks are idempotent, records are refused by the fold.
+                Remedy::NotApplied | Remedy::Unknown | Remedy::Fenced => {
+                    tracing::warn!(?step, %error, "step is taken again");
+                }
+            }
+        }
+    }
+
+    fn ask_for_the_end(&mut self, now_ms: u64) {
+        if !matches!(self.start, Start::Ask { at_ms } if at_ms <= now_ms) {
+            return;
+        }
+        self.start = Start::Asked;
+        let inbox = self.parts.inbox.clone();
+        let done = Box::new(move |end| inbox.push(ControllerMessage::ControlEnd(end)));
+        self.parts.log.end(&control_partition(), done);
+    }
+
+    /// Tells whether everything that was there at the start is folded.
+    fn has_started(&mut self) -> bool {
+        if matches!(self.start, Start::FoldTo(end) if self.parts.follower.state().folded_next() >= end) {
+            self.start = Start::Reached;
+        }
+        self.start == Start::Reached
+    }
+
+    fn note_folded(&mut self, now_ms: u64) {
+        let state = self.parts.follower.state();
+        for (step, offset) in self.memory.folded(state.folded_next(), now_ms) {
+            if let Some(Decision::Refused(refusal)) = self.parts.follower.decision(offset) {
+                tracing::info!(?step, %offset, code = refusal.code(), %refusal, "step was refused");
+            }
+        }
+        self.memory.look(state, now_ms);
+    }
+
+    fn carry_out(&mut self, effect: ControllerEffect, now_ms: u64) {
+        let (kind, step) = (effect.kind(), effect.step());
+        tracing::debug!(kind = kind.name(), ?step, "step is taken");
+        self.memory.begin(step, now_ms);
+        let hook = self.parts.hook.clone();
+        let call = |when| {
+            if let Some(hook) = &hook {
+                hook(kind, when);
+            }
+        };
+        call(When::Before);
+        self.act(effect, now_ms);
+        call(When::After);
+    }
+
+    fn act(&mut self, effect: ControllerEffect, now_ms: u64) {
+        let step = effect.step();
+        match effect {
+            ControllerEffect::EnsurePartitions { keyspace, topic, count } => {
+                match self.parts.log.ensure_topic(&topic, count) {
+                    Ok(()) => {
+                        self.observed.note_partitions(keyspace, count);
+                        self.memory.forget(step);
+                    }
+                    Err(error) => self.step_ended(step, &Err(error), now_ms),
+                }
+            }
+            ControllerEffect::StartMove { move_id } => self.propose(step, ControlEvent::MoveStarted { move_id }),
+            ControllerEffect::StartCutover { move_id, predicted_pause } => {
+                let nonce = Nonce((self.parts.nonces)());
+                let predicted_pause_us = u64::try_from(predicted_pause.as_micros()).unwrap_or(u64::MAX);
+                self.propose(step, ControlEvent::CutoverStarted { move_id, nonce, predicted_pause_us });
+            }
+            ControllerEffect::AppendOpen { facts, partition } => {
+                self.append(step, &partition, Mark::Open(mark(&facts)).into_record());
+            }
+            ControllerEffect::AppendFence { facts, partition } => {
+                self.append(step, &partition, Mark::Fence(mark(&facts)).into_record());
+            }
+            ControllerEffect::AbortCutover { attempt, fence, reason } => {
+                self.propose(step, ControlEvent::CutoverAborted { attempt, fence, reason });
+            }
+            ControllerEffect::FailMove { move_id, reason } => {
+                self.propose(step, ControlEvent::MoveFailed { move_id, reason });
+            }
+        }
+    }
+
+    fn propose(&mut self, step: Step, event: ControlEvent) {
+        let (high, low) = ((self.parts.nonces)(), (self.parts.nonces)());
+        let command = (u128::from(high) << 64) | u128::from(low);
+        self.append(step, &control_partition(), ControlRecord { command, event }.into_record());
+    }
+
+    fn append(&self, step: Step, partition: &TopicPartition, record: Record) {
+        let inbox = self.parts.inbox.clone();
+        let done = Box::new(move |result: Result<Vec<Offset>, PortError>| {
+            let result = result.and_then(|offsets| {
+                offsets.first().copied().ok_or_else(|| PortError::unknown("the log acknowledged without an offset"))
+            });
+            inbox.push(ControllerMessage::Ended { step, result });
+        });
+        self.parts.log.append(partition, Lane::Protocol, vec![record], done);
+    }
+}
+
+impl Role for Controller {
+    fn turn(&mut self, now_ms: u64) -> Turn {
+        let messages = self.parts.inbox.drain();
+        if self.broken.is_some() {
+            return Turn { progressed: false, wake_at_ms: None };
+        }
+        let mut progressed = !messages.is_empty();
+        messages.into_iter().for_each(|message| self.take(message, now_ms));
+        self.ask_for_the_end(now_ms);
+        match self.parts.follower.turn() {
+            Ok(folded) => progressed |= folded > 0,
+            Err(error) if error.remedy == Remedy::Broken => self.stop(&error),
+            Err(error) => {
+                tracing::warn!(%error, "the control log is read again");
+                return Turn { progressed, wake_at_ms: Some(now_ms + AGAIN_AFTER_MS) };
+            }
+        }
+        if self.broken.is_some() {
+            return Turn { progressed: false, wake_at_ms: None };
+        }
+        if !self.has_started() {
+            let wake_at_ms = match self.start {
+                Start::Ask { at_ms } => Some(at_ms),
+                _ => None,
+            };
+            return Turn { progressed, wake_at_ms };
+        }
+        self.note_folded(now_ms);
+        let effects = decide(self.parts.follower.state(), &self.observed, &self.memory, now_ms);
+        progressed |= !effects.is_empty();
+        for effect in effects {
+            self.carry_out(effect, now_ms);
+        }
+        let wake_at_ms = wake_at_ms(self.parts.follower.state(), &self.memory, now_ms);
+        Turn { progressed, wake_at_ms }
+    }
+}
+
+/// Returns the mark of the attempt, citing the control record that allowed it.
+fn mark(facts: &AttemptFacts) -> AttemptMark {
+    AttemptMark {
+        move_id: facts.move_id,
+        attempt: facts.attempt,
+        epoch: facts.epoch,
+        selector: facts.selector.as_ref().clone(),
+        control_offset: facts.control_offset,
+        nonce: facts.nonce,
+    }
+}

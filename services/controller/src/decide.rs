@@ -1,0 +1,183 @@
+//! What should be done now. Pure: the same state, observations, memory and time give the same effects.
+//!
+//! ```text
+//! keyspace      data topic has fewer partitions than shards       -> EnsurePartitions
+//! planned       fewer moves of the job run than may               -> StartMove
+//! catching-up   fresh reports, predicted pause small enough       -> StartCutover; too many aborted -> FailMove
+//! cutting-over  before the time is over: Open, once acknowledged Fence, then the replicas and the fold
+//!               time over, or the move is to be ended: Fence if it is not known to be there, then AbortCutover
+//! all others    the nodes
+//! ```
+
+use crate::memory::growing;
+use crate::{ControllerEffect, Memory, Observed, Step};
+use rehome_control_core::{Attempt, ControlState, Ending, Job, Move, Phase};
+use rehome_keyspace::{Outcome, ShardId, Side};
+use rehome_planner::predicted_pause;
+use rehome_records::TopicPartition;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Most attempts of one move before it fails. Reason: whatever aborts that many, a human must look (R11).
+pub const ATTEMPTS_MAX: usize = 16;
+/// Pause after the first aborted attempt, in milliseconds; doubled by each that follows, up to the longest.
+const PAUSE_MS_FIRST: u64 = 100;
+const PAUSE_MS_MAX: u64 = 10_000;
+
+/// Returns everything that should be done now, in order, without what is on its way already.
+pub fn decide(state: &ControlState, observed: &Observed, memory: &Memory, now_ms: u64) -> Vec<ControllerEffect> {
+    let mut effects = Vec::new();
+    ensure_partitions(state, observed, &mut effects);
+    start_moves(state, observed, memory, now_ms, &mut effects);
+    for one in state.open_moves() {
+        let effect = match one.phase {
+            Phase::CatchingUp => next_attempt(state, observed, memory, one, now_ms),
+            Phase::CuttingOver { attempt } => {
+                state.attempt_record(attempt).and_then(|attempt| go_on(state, memory, one, attempt, now_ms))
+            }
+            _ => None,
+        };
+        effects.extend(effect);
+    }
+    effects.retain(|effect| memory.may_take(effect.step(), now_ms));
+    effects
+}
+
+/// Returns when something becomes due that nothing will wake the controller for.
+pub fn wake_at_ms(state: &ControlState, memory: &Memory, now_ms: u64) -> Option<u64> {
+    let of_move = |one: &Move| match one.phase {
+        Phase::CuttingOver { attempt } => {
+            memory.attempt_started_ms(attempt).map(|since| since.saturating_add(one.options.abort_after_ms))
+        }
+        Phase::CatchingUp => pause_ends_ms(state, memory, one),
+        _ => None,
+    };
+    let due = state.open_moves().filter_map(of_move).filter(|at_ms| *at_ms > now_ms);
+    due.chain(memory.retry_at_ms(now_ms)).min()
+}
+
+fn ensure_partitions(state: &ControlState, observed: &Observed, effects: &mut Vec<ControllerEffect>) {
+    let lacking = state.keyspaces().filter(|keyspace| observed.partitions(keyspace.id) < keyspace.shards);
+    effects.extend(lacking.map(|keyspace| ControllerEffect::EnsurePartitions {
+        keyspace: keyspace.id,
+        topic: keyspace.data_topic(),
+        count: keyspace.shards,
+    }));
+}
+
+/// Starts planned moves, at most as many at once as their job allows. Moves whose source no running move reads come
+/// first: a destination reads its source's whole partition to filter its share.
+fn start_moves(
+    state: &ControlState,
+    observed: &Observed,
+    memory: &Memory,
+    now_ms: u64,
+    effects: &mut Vec<ControllerEffect>,
+) {
+    let is_starting = |one: &Move| one.phase == Phase::Planned && memory.is_under_way(Step::Start(one.id));
+    let runs = |one: &&Move| {
+        matches!(one.phase, Phase::Copying | Phase::CatchingUp | Phase::CuttingOver { .. }) || is_starting(one)
+    };
+    let mut sources: BTreeSet<_> = state.open_moves().filter(runs).map(|one| (one.keyspace, one.source)).collect();
+    let jobs: BTreeSet<_> = state.open_moves().map(|one| one.job).collect();
+    for job in jobs.into_iter().filter_map(|job| state.job(job)) {
+        let of_job = |one: &&Move| one.job == job.id;
+        let running = state.open_moves().filter(of_job).filter(runs).count();
+        let ready = |one: &&Move| {
+            one.phase == Phase::Planned
+                && memory.may_take(Step::Start(one.id), now_ms)
+                && observed.partitions(one.keyspace) > one.destination.0
+        };
+        let mut waiting: Vec<&Move> = state.open_moves().filter(of_job).filter(ready).collect();
+        for _ in running..moves_at_once(job) {
+            let calm = waiting.iter().position(|one| !sources.contains(&(one.keyspace, one.source)));
+            if waiting.is_empty() {
+                break;
+            }
+            let one = waiting.remove(calm.unwrap_or(0));
+            sources.insert((one.keyspace, one.source));
+            effects.push(ControllerEffect::StartMove { move_id: one.id });
+        }
+    }
+}
+
+/// A job that allows no move at once would never end (R11).
+fn moves_at_once(job: &Job) -> usize {
+    job.options.moves_at_once.max(1) as usize
+}
+
+/// Starts the next attempt of a move that catches up, if its pause is predicted to be small enough.
+fn next_attempt(
+    state: &ControlState,
+    observed: &Observed,
+    memory: &Memory,
+    one: &Move,
+    now_ms: u64,
+) -> Option<ControllerEffect> {
+    if aborted(state, one) >= ATTEMPTS_MAX {
+        let last = one.attempts.last().and_then(|id| state.attempt_record(*id)?.abort_reason.clone());
+        let reason = format!(
+            "{ATTEMPTS_MAX} attempts to cut over were aborted, the last one because: {}",
+            last.unwrap_or_default()
+        );
+        return Some(ControllerEffect::FailMove { move_id: one.id, reason });
+    }
+    if pause_ends_ms(state, memory, one).is_some_and(|at_ms| at_ms > now_ms) {
+        return None;
+    }
+    let predicted_pause = predicted_pause(&observed.pause_facts(state, one, now_ms)?);
+    let fits = predicted_pause <= Duration::from_millis(one.options.pause_ms_max);
+    fits.then_some(ControllerEffect::StartCutover { move_id: one.id, predicted_pause })
+}
+
+/// Takes the next step of the attempt that is under way.
+fn go_on(
+    state: &ControlState,
+    memory: &Memory,
+    one: &Move,
+    attempt: &Attempt,
+    now_ms: u64,
+) -> Option<ControllerEffect> {
+    let (facts, id) = (attempt.facts.clone(), attempt.facts.attempt);
+    let topic = state.keyspace(facts.keyspace)?.data_topic();
+    let partition = |shard: ShardId| TopicPartition::new(topic.clone(), shard.0);
+    let fence = attempt.fence_seen().or_else(|| memory.mark_offset(Step::Fence(id)));
+    let (source, destination) = (partition(facts.source), partition(facts.destination));
+    match (give_up(memory, one, attempt, now_ms), fence) {
+        (Some(reason), Some(fence)) => Some(ControllerEffect::AbortCutover { attempt: id, fence, reason }),
+        (Some(_), None) => Some(ControllerEffect::AppendFence { facts, partition: source }),
+        (None, fence) => {
+            let is_seen_open = attempt.readies.iter().any(|ready| ready.side == Side::Destination);
+            let is_open = is_seen_open || memory.mark_offset(Step::Open(id)).is_some();
+            match (is_open, fence) {
+                (false, _) => Some(ControllerEffect::AppendOpen { facts, partition: destination }),
+                (true, None) => Some(ControllerEffect::AppendFence { facts, partition: source }),
+                (true, Some(_)) => None,
+            }
+        }
+    }
+}
+
+/// Returns why the attempt is to be aborted; nothing while it may still switch.
+fn give_up(memory: &Memory, one: &Move, attempt: &Attempt, now_ms: u64) -> Option<String> {
+    match &one.ending {
+        Some(Ending::Cancel { reason }) => return Some(format!("cancelled: {reason}")),
+        Some(Ending::Fail { reason }) => return Some(format!("the move failed: {reason}")),
+        None => {}
+    }
+    let since_ms = memory.attempt_started_ms(attempt.facts.attempt)?;
+    let limit_ms = one.options.abort_after_ms;
+    (now_ms.saturating_sub(since_ms) >= limit_ms).then(|| format!("no outcome after {limit_ms} ms"))
+}
+
+/// Returns when the pause after the last aborted attempt ends.
+fn pause_ends_ms(state: &ControlState, memory: &Memory, one: &Move) -> Option<u64> {
+    let since_ms = memory.attempt_aborted_ms(*one.attempts.last()?)?;
+    let times = u32::try_from(aborted(state, one).saturating_sub(1)).unwrap_or(u32::MAX);
+    Some(since_ms.saturating_add(growing(PAUSE_MS_FIRST, PAUSE_MS_MAX, times)))
+}
+
+fn aborted(state: &ControlState, one: &Move) -> usize {
+    let outcome = |id| state.attempt_record(id).and_then(Attempt::outcome);
+    one.attempts.iter().filter(|id| matches!(outcome(**id), Some(Outcome::Aborted { .. }))).count()
+}

@@ -1,0 +1,104 @@
+//! Everything that a controller can do. Closed, so that a new effect gets its fail points by itself.
+
+use rehome_keyspace::{AttemptFacts, AttemptId, KeyspaceId, MoveId, Offset};
+use rehome_records::TopicPartition;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the shell must do. Each is idempotent, or refused by the fold the second time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControllerEffect {
+    /// Give the data topic as many partitions as the keyspace has shards.
+    EnsurePartitions { keyspace: KeyspaceId, topic: String, count: u32 },
+    /// planned -> copying.
+    StartMove { move_id: MoveId },
+    /// catching-up -> cutting-over.
+    StartCutover { move_id: MoveId, predicted_pause: Duration },
+    /// Put the attempt's `Open` into the destination's partition.
+    AppendOpen { facts: AttemptFacts, partition: TopicPartition },
+    /// Put the attempt's `Fence` into the source's partition.
+    AppendFence { facts: AttemptFacts, partition: TopicPartition },
+    /// Give the attempt up. Requires: its fence is in the source's partition, at or below `fence`.
+    AbortCutover { attempt: AttemptId, fence: Offset, reason: String },
+    /// The move cannot go on.
+    FailMove { move_id: MoveId, reason: String },
+}
+
+/// What an effect is about: never twice in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    Partitions(KeyspaceId),
+    Start(MoveId),
+    Cutover(MoveId),
+    Open(AttemptId),
+    Fence(AttemptId),
+    Abort(AttemptId),
+    Fail(MoveId),
+}
+
+macro_rules! kinds {
+    ($($name:ident => $text:literal,)+) => {
+        /// An effect without its data: what fail points are named for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum EffectKind { $($name,)+ }
+
+        impl EffectKind {
+            pub const ALL: &'static [EffectKind] = &[$(EffectKind::$name,)+];
+
+            pub fn name(self) -> &'static str {
+                match self { $(EffectKind::$name => $text,)+ }
+            }
+        }
+
+        impl ControllerEffect {
+            pub fn kind(&self) -> EffectKind {
+                match self { $(ControllerEffect::$name { .. } => EffectKind::$name,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    EnsurePartitions => "ensure-partitions",
+    StartMove => "start-move",
+    StartCutover => "start-cutover",
+    AppendOpen => "append-open",
+    AppendFence => "append-fence",
+    AbortCutover => "abort-cutover",
+    FailMove => "fail-move",
+}
+
+impl ControllerEffect {
+    pub fn step(&self) -> Step {
+        match self {
+            ControllerEffect::EnsurePartitions { keyspace, .. } => Step::Partitions(*keyspace),
+            ControllerEffect::StartMove { move_id } => Step::Start(*move_id),
+            ControllerEffect::StartCutover { move_id, .. } => Step::Cutover(*move_id),
+            ControllerEffect::AppendOpen { facts, .. } => Step::Open(facts.attempt),
+            ControllerEffect::AppendFence { facts, .. } => Step::Fence(facts.attempt),
+            ControllerEffect::AbortCutover { attempt, .. } => Step::Abort(*attempt),
+            ControllerEffect::FailMove { move_id, .. } => Step::Fail(*move_id),
+        }
+    }
+}
+
+/// Before or after the effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Before,
+    After,
+}
+
+impl When {
+    pub const ALL: &'static [When] = &[When::Before, When::After];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            When::Before => "before",
+            When::After => "after",
+        }
+    }
+}
+
+/// Called around every effect; absent in production.
+pub type EffectHook = Arc<dyn Fn(EffectKind, When) + Send + Sync>;

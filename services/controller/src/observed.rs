@@ -1,0 +1,119 @@
+//! What replicas and the log were seen to do: advice on when to try, never authority.
+
+use rehome_control_core::{ControlState, Move};
+use rehome_keyspace::{KeyspaceId, MoveId, NodeId, ShardId};
+use rehome_planner::PauseFacts;
+use rehome_ports::{InboundProgress, ReplicaProgress};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A report older than this says nothing, in milliseconds. Reason: idle replicas report every 500 ms.
+const FRESH_MS: u64 = 1_000;
+/// Records per second that a replica is taken to apply until a replay was seen to be faster or slower.
+/// Reason: well below what a store was measured to take, so that the first prediction is careful.
+const APPLY_RECORDS_PER_SEC: f64 = 50_000.0;
+/// A replay is busy, and its speed is a measurement, when it lags by at least this many records.
+const BUSY_RECORDS: u64 = 1_000;
+/// One hop of the log until one was measured.
+const HOP: Duration = Duration::from_millis(5);
+/// Weight of the newest measurement.
+const NEWEST: f64 = 0.25;
+
+/// What was seen lately.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    replicas: BTreeMap<(KeyspaceId, ShardId, NodeId), Seen>,
+    partitions: BTreeMap<KeyspaceId, u32>,
+    apply_records_per_sec: f64,
+    hop: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    at_ms: u64,
+    progress: ReplicaProgress,
+}
+
+impl Default for Observed {
+    fn default() -> Observed {
+        Observed {
+            replicas: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            apply_records_per_sec: APPLY_RECORDS_PER_SEC,
+            hop: HOP,
+        }
+    }
+}
+
+impl Observed {
+    /// Takes a replica's report.
+    pub fn note_progress(&mut self, progress: ReplicaProgress, now_ms: u64) {
+        let key = (progress.keyspace, progress.shard, progress.node);
+        if let Some(before) = self.replicas.get(&key) {
+            let elapsed_ms = now_ms.saturating_sub(before.at_ms);
+            let pairs = progress.inbound.iter().filter_map(|new| Some((inbound(&before.progress, new.move_id)?, new)));
+            if let Some(rate) = pairs.filter_map(|(old, new)| busy_rate(old, new, elapsed_ms)).reduce(f64::max) {
+                self.apply_records_per_sec += (rate - self.apply_records_per_sec) * NEWEST;
+            }
+        }
+        self.replicas.insert(key, Seen { at_ms: now_ms, progress });
+    }
+
+    /// Takes how many partitions the keyspace's data topic is known to have.
+    pub fn note_partitions(&mut self, keyspace: KeyspaceId, count: u32) {
+        let known = self.partitions.entry(keyspace).or_insert(0);
+        *known = count.max(*known);
+    }
+
+    /// Takes how long an append took until it was acknowledged.
+    pub fn note_hop(&mut self, took: Duration) {
+        self.hop = self.hop.mul_f64(1.0 - NEWEST) + took.mul_f64(NEWEST);
+    }
+
+    /// Returns how many partitions the keyspace's data topic is known to have.
+    pub fn partitions(&self, keyspace: KeyspaceId) -> u32 {
+        self.partitions.get(&keyspace).copied().unwrap_or(0)
+    }
+
+    /// Returns what the pause of a cutover would be made of now; nothing while too few replicas have reported lately,
+    /// or are sound.
+    pub fn pause_facts(&self, state: &ControlState, one: &Move, now_ms: u64) -> Option<PauseFacts> {
+        let keyspace = state.keyspace(one.keyspace)?;
+        let fresh = |shard: ShardId| {
+            let nodes = keyspace.replicas_of(shard).iter();
+            nodes.filter_map(move |node| self.fresh(one.keyspace, shard, *node, now_ms))
+        };
+        let source_lag_records = fresh(one.source).map(|progress| progress.lag_records).min()?;
+        // The destination's own tail must reach its `Open`, its replay must reach F.
+        let replay_lag =
+            |progress: &ReplicaProgress| Some(inbound(progress, one.id)?.lag_records.max(progress.lag_records));
+        let mut replay_lags: Vec<u64> = fresh(one.destination).filter_map(replay_lag).collect();
+        replay_lags.sort_unstable();
+        let required = keyspace.replicas_of(one.destination).len().clamp(1, 2);
+        let replay_lag_records = *replay_lags.get(required - 1)?;
+        Some(PauseFacts {
+            source_lag_records,
+            replay_lag_records,
+            apply_records_per_sec: self.apply_records_per_sec,
+            fence_hop: self.hop,
+            ready_hop: self.hop,
+        })
+    }
+
+    fn fresh(&self, keyspace: KeyspaceId, shard: ShardId, node: NodeId, now_ms: u64) -> Option<&ReplicaProgress> {
+        let seen = self.replicas.get(&(keyspace, shard, node))?;
+        let is_fresh = now_ms.saturating_sub(seen.at_ms) <= FRESH_MS;
+        (is_fresh && seen.progress.broken.is_none()).then_some(&seen.progress)
+    }
+}
+
+fn inbound(progress: &ReplicaProgress, move_id: MoveId) -> Option<&InboundProgress> {
+    progress.inbound.iter().find(|inbound| inbound.move_id == move_id)
+}
+
+/// Returns records per second of a replay that had enough to do between two reports.
+fn busy_rate(old: &InboundProgress, new: &InboundProgress, elapsed_ms: u64) -> Option<f64> {
+    let replayed = new.replayed_records.checked_sub(old.replayed_records)?;
+    let was_busy = old.lag_records >= BUSY_RECORDS && new.lag_records >= BUSY_RECORDS;
+    (was_busy && elapsed_ms > 0).then(|| replayed as f64 * 1000.0 / elapsed_ms as f64)
+}
