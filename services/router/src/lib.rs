@@ -1,1 +1,46 @@
 //! Key to slot to shard: appends writes, waits for verdicts, answers.
+//!
+//! - [`ask`]: what clients ask and what they are told; limits on keys and values.
+//! - [`limits`]: how much one router holds at once.
+//! - [`routes`]: who owns which slot, as the router believes now.
+//! - [`core`]: the pure state machine: inputs in, effects out. No clock, no randomness, no I/O.
+//! - [`writes`]: from a key to an append, and from a verdict to an answer; slots that are held, copies sent again.
+//! - [`lane`]: the unanswered writes of one slot, and what holds them.
+//! - [`sending`]: what goes out at the end of a turn.
+//! - [`partition`]: what the router knows of one shard's partition: appends in flight, copies that wait for a verdict.
+//! - [`source_order`]: keeps ordered sources in order when one of their writes is refused.
+//! - [`reads`], [`scans`]: reads of one key, and scatter reads, retried where ownership moves.
+//! - [`scan_position`]: where a scan stands, and the part that it reads next.
+//! - [`timers`]: deadlines of reads, and when they are tried again.
+//! - [`counters`]: what the router has done so far.
+//! - [`handle`]: how everybody else reaches a router.
+//! - [`router`]: the shell: the core over the ports.
+
+pub mod ask;
+pub mod core;
+pub mod counters;
+pub mod handle;
+mod lane;
+pub mod limits;
+mod partition;
+mod reads;
+pub mod router;
+pub mod routes;
+mod scan_position;
+mod scans;
+mod sending;
+mod source_order;
+mod timers;
+mod writes;
+
+pub use ask::{
+    ReadAsk, ReadAskDone, Refused, ScanAnswer, ScanAsk, ScanCursor, ScanDone, WriteAnswer, WriteAsk, WriteDone,
+    WriteRefused,
+};
+pub use core::{AppendId, AskId, Effect, EffectKind, Input, ReadTry, RouterCore};
+pub use counters::Counters;
+pub use handle::{RouterHandle, RouterMessage};
+pub use limits::RouterLimits;
+pub use rehome_control_core::Route;
+pub use router::{EffectHook, RequestIds, Router, When};
+pub use routes::Routes;

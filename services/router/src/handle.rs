@@ -1,0 +1,154 @@
+//! How everybody else reaches a router.
+
+use crate::ask::{ReadAsk, ReadAskDone, Refused, ScanAsk, ScanDone, WriteAsk, WriteDone};
+use crate::core::{AppendId, ReadTry, overloaded};
+use crate::counters::Counters;
+use crate::limits::RouterLimits;
+use rehome_keyspace::Offset;
+use rehome_ports::{Inbox, PortError, ReadAnswer, ReadRefused, VerdictBatch, VerdictSink, Waker};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What comes into a router.
+pub enum RouterMessage {
+    Write(Box<WriteAsk>, WriteDone),
+    WriteMany(Vec<(WriteAsk, WriteDone)>),
+    Read(Box<ReadAsk>, ReadAskDone),
+    Scan(Box<ScanAsk>, ScanDone),
+    Appended(AppendId, Result<Vec<Offset>, PortError>),
+    Verdicts(VerdictBatch),
+    ReadEnded(ReadTry, Box<Result<ReadAnswer, ReadRefused>>),
+}
+
+impl RouterMessage {
+    /// Returns how many asks of clients it brings.
+    fn asks(&self) -> usize {
+        match self {
+            RouterMessage::Write(..) | RouterMessage::Read(..) | RouterMessage::Scan(..) => 1,
+            RouterMessage::WriteMany(writes) => writes.len(),
+            RouterMessage::Appended(..) | RouterMessage::Verdicts(_) | RouterMessage::ReadEnded(..) => 0,
+        }
+    }
+
+    /// Answers the asks that it brings.
+    pub(crate) fn refuse(self, refused: &Refused) {
+        match self {
+            RouterMessage::Write(_, done) => done(Err(refused.clone())),
+            RouterMessage::WriteMany(writes) => writes.into_iter().for_each(|(_, done)| done(Err(refused.clone()))),
+            RouterMessage::Read(_, done) => done(Err(refused.clone())),
+            RouterMessage::Scan(_, done) => done(Err(refused.clone())),
+            RouterMessage::Appended(..) | RouterMessage::Verdicts(_) | RouterMessage::ReadEnded(..) => {}
+        }
+    }
+}
+
+/// How everybody else reaches a router. Clones reach the same one.
+///
+/// Answers are given from the router's own thread: `done` must not block. Each is called exactly once.
+#[derive(Clone)]
+pub struct RouterHandle {
+    inbox: Inbox<RouterMessage>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limits: RouterLimits,
+    /// Asks that wait in the inbox.
+    queued: AtomicUsize,
+    stopped: AtomicBool,
+    counters: Mutex<Counters>,
+}
+
+impl RouterHandle {
+    /// Returns a handle to a router that is made from it with [`crate::Router::new`]. `wake` wakes that router's role.
+    pub fn new(limits: RouterLimits, wake: Waker) -> RouterHandle {
+        let shared = Shared {
+            limits,
+            queued: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            counters: Mutex::new(Counters::default()),
+        };
+        RouterHandle { inbox: Inbox::new(wake), shared: Arc::new(shared) }
+    }
+
+    /// Writes, and tells what became of it.
+    pub fn write(&self, ask: WriteAsk, done: WriteDone) {
+        // A source's writes are never turned away here: the router keeps them in order when it refuses one.
+        let sheds = ask.source.is_none();
+        self.send(RouterMessage::Write(Box::new(ask), done), sheds);
+    }
+
+    /// Writes several, each answered by itself; those of one partition key keep their order.
+    pub fn write_many(&self, asks: Vec<(WriteAsk, WriteDone)>) {
+        let sheds = asks.iter().all(|(ask, _)| ask.source.is_none());
+        self.send(RouterMessage::WriteMany(asks), sheds);
+    }
+
+    /// Reads rows of one partition key.
+    pub fn read(&self, ask: ReadAsk, done: ReadAskDone) {
+        self.send(RouterMessage::Read(Box::new(ask), done), true);
+    }
+
+    /// Reads a page over all shards.
+    pub fn scan(&self, ask: ScanAsk, done: ScanDone) {
+        self.send(RouterMessage::Scan(Box::new(ask), done), true);
+    }
+
+    /// Returns where replicas tell their verdicts.
+    ///
+    /// Requires: in offset order; and one batch, empty if need be, when a replica starts, so that the router learns
+    /// which verdicts it will not hear again.
+    pub fn verdict_sink(&self) -> VerdictSink {
+        let inbox = self.inbox.clone();
+        Arc::new(move |batch| inbox.push(RouterMessage::Verdicts(batch)))
+    }
+
+    /// Returns what the router had done by the end of its last turn.
+    pub fn counters(&self) -> Counters {
+        *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, message: RouterMessage, sheds: bool) {
+        let asks = message.asks();
+        if self.shared.queued.fetch_add(asks, Ordering::Relaxed) + asks > self.shared.limits.queue_max && sheds {
+            self.shared.queued.fetch_sub(asks, Ordering::Relaxed);
+            return message.refuse(&overloaded("asks in its queue"));
+        }
+        self.inbox.push(message);
+        // Seen after the push: either the router that stops finds the message, or this does.
+        if self.shared.stopped.load(Ordering::SeqCst) {
+            self.refuse_queued();
+        }
+    }
+
+    pub(crate) fn limits(&self) -> RouterLimits {
+        self.shared.limits
+    }
+
+    pub(crate) fn inbox(&self) -> Inbox<RouterMessage> {
+        self.inbox.clone()
+    }
+
+    /// Takes everything out of the inbox.
+    pub(crate) fn drain(&self) -> VecDeque<RouterMessage> {
+        let messages = self.inbox.drain();
+        self.shared.queued.fetch_sub(messages.iter().map(RouterMessage::asks).sum(), Ordering::Relaxed);
+        messages
+    }
+
+    pub(crate) fn publish(&self, counters: Counters) {
+        *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    }
+
+    /// The router is gone: what is queued, and whatever comes, is refused.
+    pub(crate) fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.refuse_queued();
+    }
+
+    fn refuse_queued(&self) {
+        let refused = Refused::not_applied("router_stopped", "the router has stopped");
+        self.drain().into_iter().for_each(|message| message.refuse(&refused));
+    }
+}

@@ -1,0 +1,141 @@
+//! What the router knows of one shard's partition: appends in flight, copies that wait for a verdict.
+//!
+//! ```text
+//! append sent          ack: offsets           verdicts up to `applied`
+//! ----|-------------------|----------------------|----------------->
+//!      a verdict that comes here is kept in `early`
+//!                          a copy waits in `landed`
+//!                                                 a copy that is still there was missed: its write goes out again
+//! ```
+
+use crate::core::AskId;
+use rehome_keyspace::{Epoch, Offset, SlotId};
+use rehome_records::Verdict;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Verdicts kept per partition that came before the ack of what they judge. More are dropped: then the copy counts as
+/// missed, and its write goes out again under the same request id.
+const EARLY_MAX: usize = 1 << 16;
+/// Waits after failed appends, in milliseconds: doubled from the first to the last.
+const BACKOFF_MS_MIN: u64 = 5;
+const BACKOFF_MS_MAX: u64 = 500;
+/// When no verdict has come for so long, in milliseconds, the oldest copy that waits is sent once more: what the
+/// replica says about that one tells which others were missed. Reason: well above any pause, well below a deadline.
+pub(crate) const PROBE_MS: u64 = 1_500;
+
+/// A copy of a write that lies in the partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LandedCopy {
+    pub(crate) ask: AskId,
+    pub(crate) epoch: Epoch,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Partition {
+    /// Slots routed here that have something to send.
+    pub(crate) ready: BTreeSet<SlotId>,
+    /// Where the next append starts to look for slots, so that none is passed over for ever.
+    pub(crate) turn: SlotId,
+    pub(crate) appends: usize,
+    landed: BTreeMap<Offset, LandedCopy>,
+    early: BTreeMap<Offset, Verdict>,
+    applied: Option<Offset>,
+    heard_ms: u64,
+    backoff_ms: u64,
+    pub(crate) paused_until_ms: u64,
+    /// Why the last append failed, for whoever waits in vain.
+    pub(crate) last_error: Option<String>,
+}
+
+/// What became of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Judged(Offset, Verdict),
+    /// The replica has passed it, and its verdict never came.
+    Missed(Offset),
+    Waits,
+}
+
+impl Partition {
+    /// An append was acknowledged: its copy is at that offset.
+    pub(crate) fn landed(&mut self, now_ms: u64, offset: Offset, copy: LandedCopy) -> Fate {
+        if let Some(verdict) = self.early.remove(&offset) {
+            return Fate::Judged(offset, verdict);
+        }
+        if self.applied.is_some_and(|applied| offset <= applied) {
+            return Fate::Missed(offset);
+        }
+        if self.landed.is_empty() {
+            self.heard_ms = now_ms;
+        }
+        self.landed.insert(offset, copy);
+        Fate::Waits
+    }
+
+    /// Takes one verdict in; returns the copy that it judges.
+    pub(crate) fn judged(&mut self, offset: Offset, verdict: Verdict) -> Option<(LandedCopy, Verdict)> {
+        if let Some(copy) = self.landed.remove(&offset) {
+            return Some((copy, verdict));
+        }
+        if self.appends > 0 && self.early.len() < EARLY_MAX {
+            self.early.insert(offset, verdict);
+        }
+        None
+    }
+
+    /// Everything up to `applied` was judged; returns the copies whose verdict never came.
+    pub(crate) fn passed(&mut self, now_ms: u64, applied: Offset) -> Vec<(Offset, LandedCopy)> {
+        self.heard_ms = now_ms;
+        self.applied = self.applied.max(Some(applied));
+        let mut missed = Vec::new();
+        while let Some(entry) = self.landed.first_entry()
+            && *entry.key() <= applied
+        {
+            missed.push(entry.remove_entry());
+        }
+        missed
+    }
+
+    /// Nobody waits for that copy any more.
+    pub(crate) fn forget(&mut self, offset: Offset) {
+        self.landed.remove(&offset);
+    }
+
+    /// An append ended, well or not.
+    pub(crate) fn append_ended(&mut self, now_ms: u64, error: Option<String>) {
+        self.appends -= 1;
+        if self.appends == 0 {
+            self.early.clear();
+        }
+        match error {
+            None => {
+                self.backoff_ms = 0;
+                self.last_error = None;
+            }
+            Some(error) => {
+                self.backoff_ms = (self.backoff_ms * 2).clamp(BACKOFF_MS_MIN, BACKOFF_MS_MAX);
+                self.paused_until_ms = now_ms + self.backoff_ms;
+                self.last_error = Some(error);
+            }
+        }
+    }
+
+    /// When a probe is due; nothing while no copy waits.
+    pub(crate) fn probe_at_ms(&self) -> Option<u64> {
+        (!self.landed.is_empty()).then_some(self.heard_ms + PROBE_MS)
+    }
+
+    /// Returns the oldest copy that waits, if nothing was heard for too long.
+    pub(crate) fn probe(&mut self, now_ms: u64) -> Option<LandedCopy> {
+        if self.probe_at_ms().is_none_or(|due| due > now_ms) {
+            return None;
+        }
+        self.heard_ms = now_ms;
+        self.landed.first_key_value().map(|(_, copy)| *copy)
+    }
+
+    /// When the next append may go out, if something is ready and nothing but time is in the way.
+    pub(crate) fn send_at_ms(&self, appends_max: usize) -> Option<u64> {
+        (!self.ready.is_empty() && self.appends < appends_max).then_some(self.paused_until_ms)
+    }
+}
