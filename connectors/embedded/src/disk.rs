@@ -1,0 +1,210 @@
+//! The only user of RocksDB here.
+//!
+//! ```text
+//! family default      topic/NAME            number of partitions: u32 BE
+//!                     start/NAME/PARTITION  lowest offset kept: u64 BE | latest append time before it, ms: u64 BE
+//! family NAME/PART.   offset: u64 BE        the record, framed and checksummed
+//! ```
+
+use crate::errors::{OpenError, port_error};
+use crate::holder::Holder;
+use crate::options;
+use rehome_keyspace::Offset;
+use rehome_ports::{Batch, PortError, ReadLimits};
+use rehome_records::{Logged, TopicPartition};
+use rocksdb::{
+    BoundColumnFamily, Cache, ColumnFamilyDescriptor, DB, DBWithThreadMode, FlushOptions, IteratorMode, MultiThreaded,
+    ReadOptions, WriteBatch, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const TOPIC: &str = "topic/";
+const START: &str = "start/";
+
+/// Records on disk.
+pub struct Disk {
+    db: DBWithThreadMode<MultiThreaded>,
+    cache: Cache,
+    synced: WriteOptions,
+    /// Given back last: fields are dropped in order.
+    _holder: Holder,
+}
+
+/// Where a partition stands on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub start: Offset,
+    pub end: Offset,
+    /// Append time of the last record, in milliseconds since 1970.
+    pub last_append_time_ms: u64,
+}
+
+impl Disk {
+    /// Opens what is in the folder, or starts anew.
+    ///
+    /// Errors: `Held` when another process has it open.
+    pub fn open(dir: &Path) -> Result<Disk, OpenError> {
+        std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.to_path_buf(), source })?;
+        let holder = Holder::take(dir)?;
+        let rocks = |source| OpenError::Rocks { dir: dir.to_path_buf(), source };
+        let options = options::database();
+        let families = match dir.join("CURRENT").exists() {
+            true => DB::list_cf(&options, dir).map_err(rocks)?,
+            false => vec!["default".to_string()],
+        };
+        let cache = options::cache();
+        let descriptors =
+            families.into_iter().map(|family| ColumnFamilyDescriptor::new(family, options::partition(&cache)));
+        let db = DBWithThreadMode::open_cf_descriptors(&options, dir, descriptors).map_err(rocks)?;
+        let mut synced = WriteOptions::default();
+        synced.set_sync(true);
+        synced.set_memtable_insert_hint_per_batch(true);
+        Ok(Disk { db, cache, synced, _holder: holder })
+    }
+
+    /// Returns every topic with its number of partitions.
+    pub fn topics(&self) -> Result<BTreeMap<String, u32>, PortError> {
+        let mut topics = BTreeMap::new();
+        for entry in self.db.iterator(IteratorMode::From(TOPIC.as_bytes(), rocksdb::Direction::Forward)) {
+            let (key, value) = entry.map_err(|error| port_error("reading topics", &error))?;
+            let Some(name) = key.strip_prefix(TOPIC.as_bytes()) else { break };
+            let name = String::from_utf8_lossy(name).into_owned();
+            let count = value.as_ref().try_into().map(u32::from_be_bytes);
+            let count = count.map_err(|_| PortError::broken(format!("topic {name} has a damaged entry")))?;
+            topics.insert(name, count);
+        }
+        Ok(topics)
+    }
+
+    /// Makes the topic's partitions from `existing` to `wanted`, durably.
+    pub fn grow_topic(&self, topic: &str, existing: u32, wanted: u32) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| port_error(&format!("growing topic {topic}"), &error);
+        for partition in existing..wanted {
+            let family = family(&TopicPartition::new(topic, partition));
+            // An earlier attempt may have got this far.
+            if self.db.cf_handle(&family).is_none() {
+                self.db.create_cf(&family, &options::partition(&self.cache)).map_err(failed)?;
+            }
+        }
+        self.db.put_opt(format!("{TOPIC}{topic}"), wanted.to_be_bytes(), &self.synced).map_err(failed)
+    }
+
+    /// Returns where the partition stands.
+    pub fn extent(&self, partition: &TopicPartition) -> Result<Extent, PortError> {
+        let failed = |error: rocksdb::Error| port_error(&format!("opening {partition}"), &error);
+        let mut extent = Extent::default();
+        if let Some(value) = self.db.get(start_key(partition)).map_err(failed)? {
+            let (start, time) = value.split_at_checked(8).unwrap_or_default();
+            extent.start = Offset(number(start, partition)?);
+            extent.end = extent.start;
+            extent.last_append_time_ms = number(time, partition)?;
+        }
+        let mut newest = self.db.raw_iterator_cf(&self.handle(partition)?);
+        newest.seek_to_last();
+        if let Some((key, value)) = newest.item() {
+            let last = decode(partition, key, value)?;
+            extent.end = extent.end.max(last.offset.next());
+            extent.last_append_time_ms = extent.last_append_time_ms.max(last.append_time_ms);
+        }
+        newest.status().map_err(failed)?;
+        Ok(extent)
+    }
+
+    /// Makes the records durable, all or none of them.
+    pub fn commit<'a>(
+        &self,
+        groups: impl Iterator<Item = (&'a TopicPartition, &'a [Logged])>,
+    ) -> Result<(), PortError> {
+        let mut batch = WriteBatch::default();
+        for (partition, records) in groups {
+            let family = self.handle(partition)?;
+            for logged in records {
+                let value = Logged::encode(&logged.record, logged.append_time_ms);
+                batch.put_cf(&family, logged.offset.0.to_be_bytes(), value);
+            }
+        }
+        // Part of it may reach the disk although the sync failed.
+        self.db.write_opt(batch, &self.synced).map_err(|error| PortError::unknown(format!("committing: {error}")))
+    }
+
+    /// Returns the records with `from <= offset < end`, as many as the limits let through.
+    pub fn read(
+        &self,
+        partition: &TopicPartition,
+        from: Offset,
+        end: Offset,
+        limits: ReadLimits,
+    ) -> Result<Batch, PortError> {
+        let family = self.handle(partition)?;
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(end.0.to_be_bytes());
+        let mut records = self.db.raw_iterator_cf_opt(&family, options);
+        records.seek(from.0.to_be_bytes());
+        let mut batch = Batch { records: Vec::new(), next: from };
+        let mut bytes = 0;
+        while let Some((key, value)) = records.item() {
+            if batch.records.len() >= limits.records_max || bytes >= limits.bytes_max {
+                return Ok(batch);
+            }
+            let logged = decode(partition, key, value)?;
+            bytes += logged.record.bytes();
+            batch.next = logged.offset.next();
+            batch.records.push(logged);
+            records.next();
+        }
+        records.status().map_err(|error| port_error(&format!("reading {partition}"), &error))?;
+        batch.next = end;
+        Ok(batch)
+    }
+
+    /// Writes down that the partition starts at `extent.start`, then gives back the files below.
+    pub fn trim(&self, partition: &TopicPartition, extent: Extent) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| port_error(&format!("trimming {partition}"), &error);
+        let mut value = extent.start.0.to_be_bytes().to_vec();
+        value.extend_from_slice(&extent.last_append_time_ms.to_be_bytes());
+        self.db.put_opt(start_key(partition), value, &self.synced).map_err(failed)?;
+        // Whole files only. What is left of the last one is never read again, and goes with the next trim.
+        let (first, start) = (0u64.to_be_bytes(), extent.start.0.to_be_bytes());
+        self.db.delete_file_in_range_cf(&self.handle(partition)?, first, start).map_err(failed)
+    }
+
+    /// Moves everything from the write-ahead log to tables, so that opening again reads nothing back.
+    pub fn flush(&self, partitions: impl Iterator<Item = TopicPartition>) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| port_error("flushing", &error);
+        self.db.flush().map_err(failed)?;
+        for partition in partitions {
+            self.db.flush_cf_opt(&self.handle(&partition)?, &FlushOptions::default()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.db.path().to_path_buf()
+    }
+
+    fn handle(&self, partition: &TopicPartition) -> Result<Arc<BoundColumnFamily<'_>>, PortError> {
+        let lost = || PortError::broken(format!("{partition} is registered, but its records are gone"));
+        self.db.cf_handle(&family(partition)).ok_or_else(lost)
+    }
+}
+
+fn family(partition: &TopicPartition) -> String {
+    partition.to_string()
+}
+
+fn start_key(partition: &TopicPartition) -> String {
+    format!("{START}{partition}")
+}
+
+fn number(bytes: &[u8], partition: &TopicPartition) -> Result<u64, PortError> {
+    let damaged = |_| PortError::broken(format!("the start of {partition} is damaged"));
+    bytes.try_into().map(u64::from_be_bytes).map_err(damaged)
+}
+
+fn decode(partition: &TopicPartition, key: &[u8], value: &[u8]) -> Result<Logged, PortError> {
+    let offset = key.try_into().map(u64::from_be_bytes);
+    let offset = offset.map_err(|_| PortError::broken(format!("{partition} has a damaged key")))?;
+    Logged::decode(Offset(offset), value).map_err(|error| PortError::broken(format!("{partition}@{offset}: {error}")))
+}

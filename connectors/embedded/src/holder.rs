@@ -1,0 +1,68 @@
+//! One process per folder.
+//!
+//! The lock is the kernel's, on the open file, and goes with the process: a file left behind by a dead one locks
+//! nothing. The process id in the file is only there to be shown.
+
+use crate::errors::OpenError;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+const FILE: &str = "pid";
+
+/// Holds the folder until dropped.
+#[derive(Debug)]
+pub struct Holder {
+    _locked: File,
+}
+
+impl Holder {
+    /// Takes the folder for this process.
+    ///
+    /// Errors: `Held`, with the process that holds it.
+    pub fn take(dir: &Path) -> Result<Holder, OpenError> {
+        let path = dir.join(FILE);
+        let io = |source| OpenError::Io { path: path.clone(), source };
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut written = String::new();
+                file.read_to_string(&mut written).map_err(io)?;
+                return Err(OpenError::Held { dir: dir.to_path_buf(), holder: written.trim().parse().ok() });
+            }
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        file.set_len(0).map_err(io)?;
+        file.seek(SeekFrom::Start(0)).map_err(io)?;
+        file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(io)?;
+        Ok(Holder { _locked: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_folder_is_refused_with_the_holders_process_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Holder::take(dir.path()).unwrap();
+        let refused = Holder::take(dir.path()).unwrap_err();
+        assert!(matches!(refused, OpenError::Held { holder: Some(pid), .. } if pid == std::process::id()), "{refused}");
+        assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+        drop(held);
+        Holder::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_file_left_by_a_dead_process_holds_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        // Process 1 is always alive: a check of the written id alone would be fooled.
+        std::fs::write(dir.path().join(FILE), "1\n").unwrap();
+        let _held = Holder::take(dir.path()).unwrap();
+        let written = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
+        assert_eq!(written.trim(), std::process::id().to_string());
+    }
+}

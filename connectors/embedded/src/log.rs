@@ -1,0 +1,180 @@
+//! The Log port itself: open, append, close.
+
+use crate::committer;
+use crate::disk::Disk;
+use crate::errors::OpenError;
+use crate::options::Limits;
+use crate::partition::Partition;
+use crate::queue::{Append, Queue};
+use crate::tail::EmbeddedTail;
+use rehome_keyspace::Offset;
+use rehome_ports::{AppendDone, EndDone, Lane, Log, PortError, Tail, Waker};
+use rehome_records::{Record, TopicPartition};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::{self, JoinHandle};
+
+/// Largest record, in bytes. Reason: a group of appends shall stay small enough to sync quickly.
+const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// A log on local disk. Dropping it closes it.
+pub struct EmbeddedLog {
+    disk: Arc<Disk>,
+    queue: Arc<Queue>,
+    limits: Limits,
+    ring_bytes_max: Arc<AtomicUsize>,
+    topics: RwLock<Topics>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    /// One trim at a time, so that the start on disk never goes back.
+    trims: Mutex<()>,
+}
+
+/// Partitions by topic, in the order of their numbers.
+type Topics = BTreeMap<String, Vec<Arc<Partition>>>;
+
+impl EmbeddedLog {
+    /// Opens the log in that folder, which is made if it does not exist.
+    ///
+    /// Errors: `Held` when another process has it open.
+    pub fn open(dir: &Path, limits: Limits) -> Result<Arc<EmbeddedLog>, OpenError> {
+        let disk = Arc::new(Disk::open(dir)?);
+        let topics =
+            load(&disk).map_err(|error| OpenError::Damaged { dir: dir.to_path_buf(), reason: error.message })?;
+        let queue = Arc::new(Queue::new(limits));
+        let ring_bytes_max = Arc::new(AtomicUsize::new(limits.ring_share(count(&topics))));
+        let thread = {
+            let (disk, queue, ring_bytes_max) = (Arc::clone(&disk), Arc::clone(&queue), Arc::clone(&ring_bytes_max));
+            thread::Builder::new()
+                .name("log-committer".into())
+                .spawn(move || committer::run(&disk, &queue, &ring_bytes_max))
+        };
+        let thread = thread.map_err(|source| OpenError::Io { path: dir.to_path_buf(), source })?;
+        Ok(Arc::new(EmbeddedLog {
+            disk,
+            queue,
+            limits,
+            ring_bytes_max,
+            topics: RwLock::new(topics),
+            committer: Mutex::new(Some(thread)),
+            trims: Mutex::new(()),
+        }))
+    }
+
+    /// Makes what was queued durable, refuses what follows, and moves everything to tables, so that opening again is
+    /// quick. The folder is given back when the log and its tails are dropped.
+    pub fn close(&self) -> Result<(), PortError> {
+        self.queue.stop(PortError::not_applied("the log is closed"));
+        let Some(committer) = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        // A callback may hold the last reference; the committer cannot wait for itself.
+        if committer.thread().id() != thread::current().id() && committer.join().is_err() {
+            return Err(PortError::broken("the log's committer died"));
+        }
+        let partitions: Vec<_> = self.read_topics(|topics| topics.values().flatten().map(|p| p.name.clone()).collect());
+        self.disk.flush(partitions.into_iter())
+    }
+
+    fn read_topics<T>(&self, read: impl FnOnce(&Topics) -> T) -> T {
+        read(&self.topics.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn partition(&self, name: &TopicPartition) -> Result<Arc<Partition>, PortError> {
+        let missing = || PortError::not_applied(format!("there is no partition {name}"));
+        self.read_topics(|topics| topics.get(&name.topic)?.get(name.partition as usize).cloned()).ok_or_else(missing)
+    }
+}
+
+impl Log for EmbeddedLog {
+    fn ensure_topic(&self, topic: &str, partitions: u32) -> Result<(), PortError> {
+        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let known = topics.contains_key(topic);
+        let existing = topics.get(topic).map_or(0, |partitions| partitions.len() as u32);
+        if known && existing >= partitions {
+            return Ok(());
+        }
+        self.disk.grow_topic(topic, existing, partitions)?;
+        let mut number = count(&topics);
+        let list = topics.entry(topic.to_string()).or_default();
+        for partition in existing..partitions {
+            let name = TopicPartition::new(topic, partition);
+            let extent = self.disk.extent(&name)?;
+            list.push(Arc::new(Partition::new(name, number, extent)));
+            number += 1;
+        }
+        let share = self.limits.ring_share(number);
+        self.ring_bytes_max.store(share, Ordering::Relaxed);
+        topics.values().flatten().for_each(|partition| partition.shrink(share));
+        Ok(())
+    }
+
+    fn partitions(&self, topic: &str) -> Result<Option<u32>, PortError> {
+        Ok(self.read_topics(|topics| topics.get(topic).map(|partitions| partitions.len() as u32)))
+    }
+
+    fn append(&self, partition: &TopicPartition, lane: Lane, records: Vec<Record>, done: AppendDone) {
+        let partition = match self.partition(partition) {
+            Ok(partition) => partition,
+            Err(error) => return done(Err(error)),
+        };
+        if records.iter().any(|record| record.bytes() > RECORD_BYTES_MAX) {
+            return done(Err(PortError::not_applied(format!("a record is larger than {RECORD_BYTES_MAX} bytes"))));
+        }
+        let bytes = records.iter().map(Record::bytes).sum();
+        self.queue.push(lane, Append { partition, records, bytes, done });
+    }
+
+    fn tail(&self, partition: &TopicPartition, from: Offset, wake: Waker) -> Result<Box<dyn Tail>, PortError> {
+        let partition = self.partition(partition)?;
+        let number = partition.follow(from, wake)?;
+        Ok(Box::new(EmbeddedTail { disk: Arc::clone(&self.disk), partition, number, next: from }))
+    }
+
+    fn end(&self, partition: &TopicPartition, done: EndDone) {
+        // Published before it is acknowledged: so everything acknowledged lies below.
+        done(self.partition(partition).map(|partition| partition.extent().end));
+    }
+
+    fn start(&self, partition: &TopicPartition) -> Result<Offset, PortError> {
+        Ok(self.partition(partition)?.extent().start)
+    }
+
+    fn trim(&self, partition: &TopicPartition, before: Offset) -> Result<(), PortError> {
+        let partition = self.partition(partition)?;
+        let _one = self.trims.lock().unwrap_or_else(PoisonError::into_inner);
+        match partition.trim(before) {
+            Some(extent) => self.disk.trim(&partition.name, extent),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for EmbeddedLog {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, dir = %self.disk.path().display(), "log did not close cleanly");
+        }
+    }
+}
+
+fn load(disk: &Disk) -> Result<Topics, PortError> {
+    let mut topics = Topics::new();
+    let mut number = 0;
+    for (topic, partitions) in disk.topics()? {
+        let mut list = Vec::with_capacity(partitions as usize);
+        for partition in 0..partitions {
+            let name = TopicPartition::new(topic.clone(), partition);
+            let extent = disk.extent(&name)?;
+            list.push(Arc::new(Partition::new(name, number, extent)));
+            number += 1;
+        }
+        topics.insert(topic, list);
+    }
+    Ok(topics)
+}
+
+fn count(topics: &Topics) -> usize {
+    topics.values().map(Vec::len).sum()
+}

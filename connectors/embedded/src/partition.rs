@@ -1,0 +1,187 @@
+//! Where a partition stands, and its newest records.
+
+use crate::disk::Extent;
+use rehome_keyspace::Offset;
+use rehome_ports::{Batch, PortError, ReadLimits, Waker};
+use rehome_records::record::Header;
+use rehome_records::{Logged, TopicPartition};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One partition. What it shows is durable.
+pub struct Partition {
+    pub name: TopicPartition,
+    /// Tells the partitions of one log apart.
+    pub number: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    extent: Extent,
+    /// The newest records, oldest group first, without a hole up to the end.
+    ring: VecDeque<Group>,
+    ring_bytes: usize,
+    tails: BTreeMap<u64, Waker>,
+    tails_ever: u64,
+}
+
+struct Group {
+    records: Arc<[Logged]>,
+    bytes: usize,
+}
+
+/// Where the next records of a tail are to be found.
+pub enum Found {
+    InMemory(Batch),
+    /// On disk, below this end.
+    OnDisk(Offset),
+}
+
+impl Partition {
+    pub fn new(name: TopicPartition, number: usize, extent: Extent) -> Partition {
+        let state = State { extent, ring: VecDeque::new(), ring_bytes: 0, tails: BTreeMap::new(), tails_ever: 0 };
+        Partition { name, number, state: Mutex::new(state) }
+    }
+
+    pub fn extent(&self) -> Extent {
+        self.lock().extent
+    }
+
+    /// Shows durable records, which follow the end, and wakes who follows them.
+    pub fn publish(&self, records: Vec<Logged>, ring_bytes_max: &AtomicUsize) {
+        let Some(last) = records.last() else { return };
+        let (end, last_append_time_ms) = (last.offset.next(), last.append_time_ms);
+        let bytes = records.iter().map(bytes_in_memory).sum();
+        let group = Group { records: records.into(), bytes };
+        let mut state = self.lock();
+        state.extent.end = end;
+        state.extent.last_append_time_ms = last_append_time_ms;
+        state.ring_bytes += bytes;
+        state.ring.push_back(group);
+        let dropped = state.shrink(ring_bytes_max.load(Ordering::Relaxed));
+        let wakers: Vec<Waker> = state.tails.values().cloned().collect();
+        drop(state);
+        wakers.iter().for_each(|wake| wake());
+        drop(dropped);
+    }
+
+    /// Registers a tail; its number ends it again.
+    ///
+    /// Errors: `Broken` when it would start beyond the end.
+    pub fn follow(&self, from: Offset, wake: Waker) -> Result<u64, PortError> {
+        let mut state = self.lock();
+        if from > state.extent.end {
+            return Err(PortError::broken(format!("{}@{from} lies beyond the end {}", self.name, state.extent.end)));
+        }
+        let number = state.tails_ever;
+        state.tails_ever += 1;
+        state.tails.insert(number, Arc::clone(&wake));
+        let behind = from < state.extent.end;
+        drop(state);
+        if behind {
+            wake();
+        }
+        Ok(number)
+    }
+
+    pub fn unfollow(&self, number: u64) {
+        self.lock().tails.remove(&number);
+    }
+
+    /// Returns the records from `from` on, if the ring still has them.
+    ///
+    /// Errors: `Broken` when `from` was trimmed away.
+    pub fn find(&self, from: Offset, limits: ReadLimits) -> Result<Found, PortError> {
+        self.check_kept(from)?;
+        let state = self.lock();
+        let end = state.extent.end;
+        if from >= end {
+            return Ok(Found::InMemory(Batch { records: Vec::new(), next: from }));
+        }
+        let ring_start = state.ring.front().and_then(|group| group.records.first()).map(|first| first.offset);
+        if ring_start.is_none_or(|ring_start| from < ring_start) {
+            return Ok(Found::OnDisk(end));
+        }
+        let first = state.ring.partition_point(|group| group.records.last().is_some_and(|last| last.offset < from));
+        let mut groups = Vec::new();
+        let mut records = 0;
+        for group in state.ring.range(first..) {
+            groups.push(Arc::clone(&group.records));
+            records += group.records.len();
+            // The first group may be needed in part only.
+            if groups.len() > 1 && records >= limits.records_max.saturating_add(groups[0].len()) {
+                break;
+            }
+        }
+        drop(state);
+        Ok(Found::InMemory(copy(&groups, from, limits)))
+    }
+
+    /// Errors: `Broken` when records from that offset on were trimmed away.
+    pub fn check_kept(&self, from: Offset) -> Result<(), PortError> {
+        match self.extent().start {
+            start if from < start => {
+                Err(PortError::broken(format!("{}@{from} was trimmed, it starts at {start}", self.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the start up; returns where the partition then stands, or nothing when it does not move.
+    pub fn trim(&self, before: Offset) -> Option<Extent> {
+        let mut state = self.lock();
+        let before = before.min(state.extent.end);
+        (before > state.extent.start).then(|| {
+            state.extent.start = before;
+            state.extent
+        })
+    }
+
+    /// Keeps at most so many bytes of records, the newest group in any case.
+    pub fn shrink(&self, ring_bytes_max: usize) {
+        let dropped = self.lock().shrink(ring_bytes_max);
+        drop(dropped);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn shrink(&mut self, ring_bytes_max: usize) -> Vec<Group> {
+        let mut dropped = Vec::new();
+        while self.ring_bytes > ring_bytes_max && self.ring.len() > 1 {
+            let group = self.ring.pop_front().expect("there is more than one");
+            self.ring_bytes -= group.bytes;
+            dropped.push(group);
+        }
+        dropped
+    }
+}
+
+fn copy(groups: &[Arc<[Logged]>], from: Offset, limits: ReadLimits) -> Batch {
+    let mut batch = Batch { records: Vec::new(), next: from };
+    let mut bytes = 0;
+    for group in groups {
+        let first = group.partition_point(|logged| logged.offset < from);
+        for logged in &group[first..] {
+            if batch.records.len() >= limits.records_max || bytes >= limits.bytes_max {
+                return batch;
+            }
+            bytes += logged.record.bytes();
+            batch.next = logged.offset.next();
+            batch.records.push(logged.clone());
+        }
+    }
+    batch
+}
+
+/// Roughly what a record takes in memory: its bytes, its parts, and what the allocator adds to each.
+fn bytes_in_memory(logged: &Logged) -> usize {
+    const ALLOCATION: usize = 16;
+    let headers = logged.record.headers.len();
+    let parts = size_of::<Logged>() + headers * size_of::<Header>();
+    logged.record.bytes() + parts + (3 + headers) * ALLOCATION
+}
