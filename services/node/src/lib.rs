@@ -1,1 +1,29 @@
 //! Hosts replicas: tails the log, applies, copies, replays, answers reads.
+//!
+//! - [`node`]: which replicas this process hosts, and how routers reach them.
+//! - [`replica`]: one replica as a role: gather changes, write them together, then act.
+//! - [`live`]: the live tail of the replica's own partition.
+//! - [`moves`]: what the replica owes to each move, by its phase and side.
+//! - [`replay`]: following the source's partition for a move on its way in.
+//! - [`proposals`]: control records that the replica has appended and waits to see folded.
+//! - [`reads`]: reads at their levels of freshness.
+//! - [`scan`]: the part of a scatter read that this shard owns.
+//! - [`copy`]: the long work beside the turns: export, ingest, wipe.
+//! - [`citation`]: marks that cite what this replica has not folded.
+//! - [`step`]: every side effect by name, so that a test can stop the process at each.
+
+mod citation;
+mod copy;
+mod live;
+mod moves;
+mod node;
+mod proposals;
+mod reads;
+mod replay;
+mod replica;
+mod scan;
+mod step;
+
+pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStore};
+pub use replica::{Replica, ReplicaConfig};
+pub use step::{Jobs, Step, StepHook, When};

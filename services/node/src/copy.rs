@@ -1,0 +1,174 @@
+//! The long work beside the turns: export, ingest, wipe. Runs in a job of its own and tells the replica when it is done.
+
+use crate::step::{Step, StepHook, around};
+use rehome_keyspace::{KeyspaceId, MoveId, Selector, ShardId};
+use rehome_ports::{PortError, Reader, SnapshotStore, Store};
+use rehome_records::store_value::{StateRegion, StoredApplied, StoredOutbound};
+use rehome_records::{Digest, Manifest, SlotState, store_key};
+use rehome_shard_core::digest_entry;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Entries between two moments at which the copier lets other threads go first. Reason: copy yields to the live tail.
+const ENTRIES_BETWEEN_YIELDS: u64 = 1_000;
+
+/// What a copier works with.
+#[derive(Clone)]
+pub struct Copier {
+    pub keyspace: KeyspaceId,
+    pub shard: ShardId,
+    pub store: Arc<dyn Store>,
+    pub snapshots: Arc<dyn SnapshotStore>,
+    pub hook: Option<StepHook>,
+}
+
+/// An export that is whole: its manifest, and the digest that the source counts on from.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pub manifest: Manifest,
+    /// Digest at the snapshot, less the change that the source had counted up to it.
+    pub base: Digest,
+}
+
+/// Returns the name of a move's snapshot.
+pub fn snapshot_name(keyspace: KeyspaceId, source: ShardId, move_id: MoveId, copy: u32) -> String {
+    format!("keyspace-{keyspace}-shard-{source}-move-{move_id}-copy-{copy}")
+}
+
+impl Copier {
+    /// Exports the selector at one moment X of the store, which the snapshot itself tells.
+    ///
+    /// Errors: `NotApplied` when the selector is not held whole at that moment; try again later.
+    pub fn export(&self, move_id: MoveId, copy: u32) -> Result<Exported, PortError> {
+        let name = snapshot_name(self.keyspace, self.shard, move_id, copy);
+        let mut exported = None;
+        self.store.snapshot(&mut |reader| {
+            let applied =
+                reader.get(&store_key::applied())?.ok_or_else(|| PortError::not_applied("nothing is applied yet"))?;
+            let applied = StoredApplied::decode(&applied).map_err(unreadable)?;
+            let outbound = reader.get(&store_key::outbound(move_id))?;
+            let outbound = outbound.ok_or_else(|| PortError::not_applied(format!("move {move_id} is gone")))?;
+            let outbound = StoredOutbound::decode(&outbound).map_err(unreadable)?;
+            let states = states_of(reader, &outbound.selector)?;
+            if let Some(region) = states.iter().find(|region| !matches!(region.state, SlotState::Owned { .. })) {
+                return Err(PortError::not_applied(format!("{region:?} is not owned here at {}", applied.offset)));
+            }
+            let mut writer = self.snapshots.create(&name)?;
+            let digest = around(&self.hook, Step::ExportRuns, || {
+                each_entry(reader, &outbound.selector, &mut |key, value| writer.add(key, value))
+            })?;
+            let manifest = Manifest {
+                keyspace: self.keyspace,
+                source: self.shard,
+                move_id,
+                copy,
+                selector: outbound.selector.clone(),
+                position: applied.offset,
+                digest,
+                states,
+                fences: outbound.fences.clone(),
+                runs: writer.finish_runs()?,
+            };
+            around(&self.hook, Step::SealSnapshot, || writer.seal(&manifest))?;
+            exported = Some(Exported { manifest, base: digest.minus(outbound.change) });
+            Ok(())
+        })?;
+        exported.ok_or_else(|| PortError::broken("the store's snapshot was never looked at"))
+    }
+
+    /// Takes the snapshot in: empties the range, ingests, reads it back.
+    ///
+    /// Errors: `Broken` when the snapshot is missing or altered, or does not read back as its manifest says.
+    pub fn ingest(&self, name: &str, selector: &Selector) -> Result<Manifest, PortError> {
+        let manifest = self.snapshots.manifest(name)?;
+        let manifest = manifest.ok_or_else(|| PortError::broken(format!("snapshot {name} is missing")))?;
+        if manifest.selector != *selector || manifest.keyspace != self.keyspace {
+            return Err(PortError::broken(format!("snapshot {name} is of other keys")));
+        }
+        around(&self.hook, Step::WipeForIngest, || self.store.wipe(&store_key::selector_ranges(selector)))?;
+        around(&self.hook, Step::Ingest, || self.store.ingest(&*self.snapshots, name, &manifest))?;
+        let digest = around(&self.hook, Step::ReadBack, || {
+            let mut digest = Digest::default();
+            self.store.snapshot(&mut |reader| {
+                digest = each_entry(reader, selector, &mut |_, _| Ok(()))?;
+                Ok(())
+            })?;
+            Ok::<_, PortError>(digest)
+        })?;
+        if digest != manifest.digest {
+            return Err(PortError::broken(format!(
+                "snapshot {name} reads back as {digest:?}, its manifest says {:?}",
+                manifest.digest
+            )));
+        }
+        Ok(manifest)
+    }
+
+    /// Removes every entry of the selector, durably.
+    pub fn wipe(&self, selector: &Selector) -> Result<(), PortError> {
+        around(&self.hook, Step::WipeForCleanup, || self.store.wipe(&store_key::selector_ranges(selector)))
+    }
+
+    /// Forgets the snapshot of a copy.
+    pub fn remove_snapshot(&self, source: ShardId, move_id: MoveId, copy: u32) -> Result<(), PortError> {
+        let name = snapshot_name(self.keyspace, source, move_id, copy);
+        around(&self.hook, Step::RemoveSnapshot, || self.snapshots.remove(&name))
+    }
+}
+
+/// Visits every entry that moves with the selector, in key order; returns their digest.
+fn each_entry(
+    reader: &dyn Reader,
+    selector: &Selector,
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), PortError>,
+) -> Result<Digest, PortError> {
+    let mut digest = Digest::default();
+    let mut entries = 0u64;
+    for range in store_key::selector_ranges(selector) {
+        let mut failed = None;
+        reader.scan(&range, false, &mut |key, value| {
+            let added = digest_entry(&mut digest, key, value).map_err(unreadable).and_then(|()| visit(key, value));
+            entries += 1;
+            if entries.is_multiple_of(ENTRIES_BETWEEN_YIELDS) {
+                std::thread::yield_now();
+            }
+            match added {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    Ok(digest)
+}
+
+/// Returns the slot states of the selector's keys, cut to it.
+fn states_of(reader: &dyn Reader, selector: &Selector) -> Result<Vec<StateRegion>, PortError> {
+    let mut states = Vec::new();
+    let mut failed = None;
+    reader.scan(
+        &store_key::kind_range(store_key::KIND_STATE),
+        false,
+        &mut |_, value| match StateRegion::decode(value) {
+            Ok(region) => {
+                let parts = selector.ranges().iter().filter_map(|range| range.intersection(&region.range));
+                states.extend(parts.map(|range| StateRegion { range, state: region.state }));
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failed = Some(unreadable(error));
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    failed.map_or(Ok(states), Err)
+}
+
+fn unreadable(error: impl std::fmt::Display) -> PortError {
+    PortError::broken(format!("the store holds what cannot be read: {error}"))
+}

@@ -1,0 +1,407 @@
+//! What the replica owes to each move, by its phase and side.
+//!
+//! Nothing here is remembered that the fold and the store do not say, but for work that is running right now. So a
+//! replica that starts again owes exactly what it owed before, and does it again.
+//!
+//! ```text
+//! source        copying      note the change from here on -> export -> note the base -> flush -> SnapshotTaken
+//!               cutting-over fence applied -> Ready
+//!               completing   wipe -> CleanupDone
+//! destination   copying      wipe, ingest, read back -> note the replay's start -> flush -> CopyIngested
+//!               cutting-over fence replayed, open applied -> Ready
+//!               cancelling   wipe -> CleanupDone
+//! ```
+
+use crate::copy::{Exported, snapshot_name};
+use crate::proposals::Topic;
+use crate::replica::{Message, Replica};
+use crate::step::{Step, around};
+use rehome_control_core::{Move, Phase};
+use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, MoveId, Selector, ShardId, Side};
+use rehome_ports::{PortError, Remedy};
+use rehome_records::{ControlEvent, Manifest, SlotState};
+use rehome_shard_core::Pending;
+use std::sync::Arc;
+
+/// Pause before work that failed is tried again, in milliseconds.
+const AGAIN_AFTER_MS: u64 = 500;
+
+/// Work of a move that runs beside the turns, or what it left to be picked up.
+pub(crate) enum Running {
+    Working,
+    Done(JobDone),
+    /// What the phase needs is durable, and is proposed until the fold has it.
+    Durable(ControlEvent),
+    Again {
+        at_ms: u64,
+    },
+}
+
+/// What a job of a move tells the replica.
+pub(crate) enum JobDone {
+    Exported(Result<Exported, PortError>),
+    Ingested(Result<Manifest, PortError>),
+    Flushed(ControlEvent, Result<(), PortError>),
+    Wiped(Result<(), PortError>),
+}
+
+/// What is done once the turn's batch is written.
+#[derive(Default)]
+pub(crate) struct AfterWrite {
+    proposals: Vec<(Topic, Step, ControlEvent)>,
+    jobs: Vec<(MoveId, Work)>,
+}
+
+enum Work {
+    Export { copy: u32 },
+    Ingest { name: String, selector: Arc<Selector> },
+    Flush(ControlEvent),
+    Wipe { selector: Arc<Selector>, source: ShardId, copy: u32 },
+}
+
+/// A move as one of its replicas sees it.
+struct Duty {
+    id: MoveId,
+    side: Side,
+    phase: Phase,
+    copy: u32,
+    source: ShardId,
+    selector: Arc<Selector>,
+    snapshot: Option<rehome_control_core::SnapshotFacts>,
+    attempt: Option<AttemptFacts>,
+    /// The fold has this replica's part of the phase already.
+    told: bool,
+}
+
+impl Replica {
+    /// Takes what a job says; it is picked up with the duties of this turn.
+    pub(crate) fn job_done(&mut self, move_id: MoveId, done: JobDone, now_ms: u64) {
+        let failed = match &done {
+            JobDone::Exported(Err(error)) | JobDone::Flushed(_, Err(error)) | JobDone::Wiped(Err(error)) => Some(error),
+            JobDone::Ingested(Err(error)) if error.remedy != Remedy::Broken => Some(error),
+            _ => None,
+        };
+        let next = match failed {
+            Some(error) => {
+                tracing::warn!(move_id = %move_id, shard = %self.shard, %error, "work of a move failed and is tried again");
+                Running::Again { at_ms: now_ms + AGAIN_AFTER_MS }
+            }
+            None => Running::Done(done),
+        };
+        self.running.insert(move_id, next);
+    }
+
+    /// Notes in `pending` what the moves here need written, and in `after` what is to be done once it is.
+    pub(crate) fn gather_duties(&mut self, pending: &mut Pending, after: &mut AfterWrite, now_ms: u64) {
+        let duties = self.duties();
+        for duty in &duties {
+            if matches!(self.running.get(&duty.id), Some(Running::Again { at_ms }) if *at_ms <= now_ms) {
+                self.running.remove(&duty.id);
+            }
+            match (&duty.phase, duty.side) {
+                (Phase::Copying, Side::Source) => self.export_duty(duty, pending, after),
+                (Phase::Copying, Side::Destination) => self.ingest_duty(duty, pending, after),
+                (Phase::CuttingOver { .. }, _) => self.ready_duty(duty, after),
+                (Phase::Completing { .. }, Side::Source) => self.wipe_duty(duty, after),
+                (Phase::Cancelling | Phase::Failing { .. }, Side::Destination) => self.wipe_duty(duty, after),
+                (Phase::Cancelling | Phase::Failing { .. }, Side::Source) => self.forget_outbound(duty, pending),
+                _ => {}
+            }
+        }
+        self.forget_what_ended(&duties, pending);
+    }
+
+    fn duties(&self) -> Vec<Duty> {
+        let state = self.follower.state();
+        let here = |m: &&Move| m.keyspace == self.keyspace && (m.source == self.shard || m.destination == self.shard);
+        let duty = |m: &Move| {
+            let side = if m.source == self.shard { Side::Source } else { Side::Destination };
+            let attempt = m.attempts.last().and_then(|attempt| state.attempt(*attempt));
+            let told = match &m.phase {
+                Phase::CuttingOver { attempt } => self.has_told_ready(*attempt, side),
+                Phase::Completing { .. } | Phase::Cancelling | Phase::Failing { .. } => {
+                    !m.cleanup_awaited.contains(&self.config.node)
+                }
+                _ => false,
+            };
+            Duty {
+                id: m.id,
+                side,
+                phase: m.phase.clone(),
+                copy: m.copy,
+                source: m.source,
+                selector: Arc::clone(&m.selector),
+                snapshot: m.snapshot,
+                attempt,
+                told,
+            }
+        };
+        state.open_moves().filter(here).map(duty).collect()
+    }
+
+    fn has_told_ready(&self, attempt: AttemptId, side: Side) -> bool {
+        let attempt = self.follower.state().attempt_record(attempt);
+        attempt.is_some_and(|attempt| {
+            attempt.readies.iter().any(|ready| ready.node == self.config.node && ready.side == side)
+        })
+    }
+
+    fn export_duty(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
+        if duty.snapshot.is_some() {
+            return;
+        }
+        match self.running.remove(&duty.id) {
+            Some(Running::Done(JobDone::Exported(Ok(exported)))) if exported.manifest.copy == duty.copy => {
+                self.core.set_outbound_base(duty.id, duty.copy, exported.base, pending);
+                self.running.insert(duty.id, Running::Working);
+                after.jobs.push((duty.id, Work::Flush(self.snapshot_taken(&exported.manifest))));
+            }
+            Some(Running::Done(JobDone::Flushed(event, _))) if matches!(event, ControlEvent::SnapshotTaken { copy, .. } if copy == duty.copy) =>
+            {
+                after.proposals.push((
+                    Topic::SnapshotTaken(duty.id, duty.copy),
+                    Step::ProposeSnapshotTaken,
+                    event.clone(),
+                ));
+                self.running.insert(duty.id, Running::Durable(event));
+            }
+            Some(Running::Durable(event)) if matches!(event, ControlEvent::SnapshotTaken { copy, .. } if copy == duty.copy) =>
+            {
+                after.proposals.push((
+                    Topic::SnapshotTaken(duty.id, duty.copy),
+                    Step::ProposeSnapshotTaken,
+                    event.clone(),
+                ));
+                self.running.insert(duty.id, Running::Durable(event));
+            }
+            Some(running @ (Running::Working | Running::Again { .. })) => {
+                self.running.insert(duty.id, running);
+            }
+            Some(Running::Done(_) | Running::Durable(_)) | None => self.start_export(duty, pending, after),
+        }
+    }
+
+    fn start_export(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
+        if let Some(event) = self.exported_before(duty) {
+            self.running.insert(duty.id, Running::Durable(event));
+        } else if self.core.holds_whole(&duty.selector) {
+            self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
+            self.running.insert(duty.id, Running::Working);
+            after.jobs.push((duty.id, Work::Export { copy: duty.copy }));
+        }
+    }
+
+    /// Returns what to propose when an earlier life of this replica had finished the export.
+    fn exported_before(&self, duty: &Duty) -> Option<ControlEvent> {
+        let outbound = self.core.outbound(duty.id)?;
+        if outbound.copy != duty.copy || outbound.base.is_none() {
+            return None;
+        }
+        let name = snapshot_name(self.keyspace, self.shard, duty.id, duty.copy);
+        let manifest = self.config.snapshots.manifest(&name).ok().flatten()?;
+        Some(self.snapshot_taken(&manifest))
+    }
+
+    fn snapshot_taken(&self, manifest: &Manifest) -> ControlEvent {
+        ControlEvent::SnapshotTaken {
+            move_id: manifest.move_id,
+            copy: manifest.copy,
+            node: self.config.node,
+            position: manifest.position,
+            digest: manifest.digest,
+            bytes: manifest.bytes(),
+        }
+    }
+
+    fn ingest_duty(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
+        let Some(snapshot) = duty.snapshot.as_ref().filter(|snapshot| snapshot.copy == duty.copy) else { return };
+        let node = self.config.node;
+        let ingested = ControlEvent::CopyIngested { move_id: duty.id, copy: duty.copy, node, digest: snapshot.digest };
+        match self.running.remove(&duty.id) {
+            Some(Running::Done(JobDone::Ingested(Ok(manifest)))) if manifest.copy == duty.copy => {
+                if manifest.digest == snapshot.digest {
+                    self.core.start_replay(&manifest, manifest.digest, pending);
+                    self.running.insert(duty.id, Running::Working);
+                    after.jobs.push((duty.id, Work::Flush(ingested)));
+                } else {
+                    self.copy_failed(duty, "the snapshot is not the one that the source told of".into());
+                }
+            }
+            Some(Running::Done(JobDone::Ingested(Err(error)))) => self.copy_failed(duty, error.message),
+            Some(Running::Done(JobDone::Flushed(event, _))) if event == ingested => {
+                self.running.insert(duty.id, Running::Durable(event));
+            }
+            Some(Running::Durable(event)) if event == ingested => {
+                after.proposals.push((
+                    Topic::CopyIngested(duty.id, duty.copy),
+                    Step::ProposeCopyIngested,
+                    event.clone(),
+                ));
+                self.running.insert(duty.id, Running::Durable(event));
+            }
+            Some(Running::Durable(event)) if is_copy_failed(&event, duty.copy) => {
+                after.proposals.push((Topic::CopyFailed(duty.id, duty.copy), Step::ProposeCopyFailed, event.clone()));
+                self.running.insert(duty.id, Running::Durable(event));
+            }
+            Some(running @ (Running::Working | Running::Again { .. })) => {
+                self.running.insert(duty.id, running);
+            }
+            Some(Running::Done(_) | Running::Durable(_)) | None => self.start_ingest(duty, ingested, pending, after),
+        }
+    }
+
+    fn start_ingest(&mut self, duty: &Duty, ingested: ControlEvent, pending: &mut Pending, after: &mut AfterWrite) {
+        let inbound = self.core.inbound(duty.id).filter(|inbound| inbound.copy == duty.copy);
+        if inbound.is_some_and(|inbound| inbound.replay.is_some()) {
+            // An earlier life of this replica had taken the copy in, durably: it could not know of the replay otherwise.
+            self.running.insert(duty.id, Running::Durable(ingested));
+        } else if self.core.all_closed(&duty.selector) {
+            self.core.start_inbound(duty.id, duty.copy, duty.source, (*duty.selector).clone(), pending);
+            let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy);
+            self.running.insert(duty.id, Running::Working);
+            after.jobs.push((duty.id, Work::Ingest { name, selector: Arc::clone(&duty.selector) }));
+        }
+    }
+
+    fn copy_failed(&mut self, duty: &Duty, reason: String) {
+        tracing::warn!(move_id = %duty.id, copy = duty.copy, %reason, "the copy cannot be used; another one is taken");
+        let event = ControlEvent::CopyFailed { move_id: duty.id, copy: duty.copy, node: self.config.node, reason };
+        self.running.insert(duty.id, Running::Durable(event));
+    }
+
+    fn ready_duty(&mut self, duty: &Duty, after: &mut AfterWrite) {
+        self.running.remove(&duty.id);
+        let Some(facts) = duty.attempt.as_ref().filter(|facts| facts.outcome.is_none() && !duty.told) else { return };
+        let Some(ready) = self.core.ready(facts) else { return };
+        let event = ControlEvent::Ready {
+            attempt: facts.attempt,
+            node: self.config.node,
+            side: ready.side,
+            fence: ready.fence,
+            open: ready.open,
+            digest: ready.digest,
+        };
+        after.proposals.push((Topic::Ready(facts.attempt), Step::ProposeReady, event));
+    }
+
+    /// Drops the rows that a completed move left at its source, or one that ended early at its destination.
+    fn wipe_duty(&mut self, duty: &Duty, after: &mut AfterWrite) {
+        if duty.told {
+            return;
+        }
+        let done = ControlEvent::CleanupDone { move_id: duty.id, node: self.config.node };
+        match self.running.remove(&duty.id) {
+            Some(Running::Done(JobDone::Wiped(_))) => {
+                self.running.insert(duty.id, Running::Durable(done));
+            }
+            Some(Running::Durable(event)) if event == done => {
+                after.proposals.push((Topic::CleanupDone(duty.id), Step::ProposeCleanupDone, event.clone()));
+                self.running.insert(duty.id, Running::Durable(event));
+            }
+            Some(running @ (Running::Working | Running::Again { .. })) => {
+                self.running.insert(duty.id, running);
+            }
+            Some(Running::Done(_) | Running::Durable(_)) | None => {
+                if self.may_wipe(duty) {
+                    self.running.insert(duty.id, Running::Working);
+                    let work =
+                        Work::Wipe { selector: Arc::clone(&duty.selector), source: duty.source, copy: duty.copy };
+                    after.jobs.push((duty.id, work));
+                }
+            }
+        }
+    }
+
+    /// A wipe waits until this replica has itself applied the fence that ended its shard's ownership.
+    fn may_wipe(&self, duty: &Duty) -> bool {
+        let epoch = duty.attempt.as_ref().filter(|_| duty.side == Side::Source).map(|facts| facts.epoch);
+        let closed_since = |state: SlotState| match state {
+            SlotState::Closed { highest } => epoch.is_none_or(|epoch| highest >= epoch),
+            SlotState::Owned { .. } | SlotState::Contested { .. } => false,
+        };
+        self.core.regions_of(&duty.selector).iter().all(|region| closed_since(region.state))
+    }
+
+    fn forget_outbound(&mut self, duty: &Duty, pending: &mut Pending) {
+        if !matches!(self.running.get(&duty.id), Some(Running::Working)) {
+            self.running.remove(&duty.id);
+            self.core.forget_move(duty.id, pending);
+        }
+    }
+
+    /// Forgets the bookkeeping of moves that ended, and of replays that have done their work.
+    fn forget_what_ended(&mut self, open: &[Duty], pending: &mut Pending) {
+        let is_open = |id: MoveId| open.iter().any(|duty| duty.id == id);
+        let known: Vec<MoveId> = {
+            let state = self.follower.state();
+            let outbound = self.core.outbounds().map(|outbound| outbound.move_id);
+            let ended_out = outbound.filter(|id| state.move_(*id).is_some() && !is_open(*id));
+            let inbound = self.core.inbounds().map(|inbound| (inbound.move_id, &inbound.selector));
+            let ended_in = inbound.filter(|(id, selector)| match state.move_(*id).map(|m| &m.phase) {
+                None => false,
+                Some(Phase::Cancelled | Phase::Failed { .. }) => true,
+                Some(Phase::Switched { .. } | Phase::Completing { .. } | Phase::Completed) => {
+                    // The replay goes on until this replica's own tail has resolved the mark that made it owner.
+                    let regions = self.core.regions_of(selector);
+                    regions.iter().all(|region| matches!(region.state, SlotState::Owned { .. }))
+                }
+                Some(_) => false,
+            });
+            ended_out.chain(ended_in.map(|(id, _)| id)).collect()
+        };
+        for id in known {
+            self.core.forget_move(id, pending);
+            self.replays.remove(&id);
+        }
+        let done: Vec<MoveId> =
+            self.running.iter().filter(|(_, r)| !matches!(r, Running::Working)).map(|(id, _)| *id).collect();
+        for id in done.into_iter().filter(|id| !is_open(*id)) {
+            self.running.remove(&id);
+        }
+    }
+
+    /// Does what was gathered, now that the turn's batch is written.
+    pub(crate) fn act(&mut self, after: AfterWrite, now_ms: u64) -> Result<bool, PortError> {
+        let mut acted = false;
+        for (topic, step, event) in after.proposals {
+            acted |= self.propose(topic, step, event, now_ms);
+        }
+        for (move_id, work) in after.jobs {
+            acted = true;
+            self.spawn(move_id, work);
+        }
+        Ok(acted)
+    }
+
+    fn spawn(&self, move_id: MoveId, work: Work) {
+        let (copier, inbox) = (self.copier.clone(), self.inbox.clone());
+        let job = move || {
+            let done = match work {
+                Work::Export { copy } => JobDone::Exported(copier.export(move_id, copy)),
+                Work::Ingest { name, selector } => JobDone::Ingested(copier.ingest(&name, &selector)),
+                Work::Flush(event) => {
+                    JobDone::Flushed(event, around(&copier.hook, Step::Flush, || copier.store.flush()))
+                }
+                Work::Wipe { selector, source, copy } => {
+                    let wiped = copier.wipe(&selector).and_then(|()| copier.remove_snapshot(source, move_id, copy));
+                    JobDone::Wiped(wiped)
+                }
+            };
+            inbox.push(Message::Job(move_id, done));
+        };
+        self.config.jobs.spawn(format!("move-{move_id}-shard-{}", self.shard), Box::new(job));
+    }
+
+    /// Returns when work that failed is to be tried again.
+    pub(crate) fn retry_at_ms(&self, now_ms: u64) -> Option<u64> {
+        let at = self.running.values().filter_map(|running| match running {
+            Running::Again { at_ms } if *at_ms > now_ms => Some(*at_ms),
+            _ => None,
+        });
+        at.min()
+    }
+}
+
+fn is_copy_failed(event: &ControlEvent, wanted: u32) -> bool {
+    matches!(event, ControlEvent::CopyFailed { copy, .. } if *copy == wanted)
+}

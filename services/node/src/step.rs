@@ -1,0 +1,79 @@
+//! Every side effect by name, so that a test can stop the process at each.
+
+use std::sync::Arc;
+
+macro_rules! steps {
+    ($($(#[$doc:meta])* $name:ident => $text:literal,)+) => {
+        /// A side effect of a node. Closed: a new effect gets a name here, and with it its fail points.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Step { $($(#[$doc])* $name,)+ }
+
+        impl Step {
+            pub const ALL: &'static [Step] = &[$(Step::$name,)+];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Step::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+steps! {
+    /// One batch of a turn: rows, states, positions.
+    Write => "write",
+    /// Verdicts to routers.
+    Verdicts => "verdicts",
+    /// The copy's bookkeeping made durable, at the source or the destination.
+    Flush => "flush",
+    ProposeRegistered => "propose-registered",
+    ProposeSnapshotTaken => "propose-snapshot-taken",
+    ProposeCopyIngested => "propose-copy-ingested",
+    ProposeCopyFailed => "propose-copy-failed",
+    ProposeReady => "propose-ready",
+    ProposeCleanupDone => "propose-cleanup-done",
+    ExportRuns => "export-runs",
+    SealSnapshot => "seal-snapshot",
+    RemoveSnapshot => "remove-snapshot",
+    WipeForIngest => "wipe-for-ingest",
+    Ingest => "ingest",
+    ReadBack => "read-back",
+    WipeForCleanup => "wipe-for-cleanup",
+}
+
+/// Before or after the effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Before,
+    After,
+}
+
+impl When {
+    pub const ALL: &'static [When] = &[When::Before, When::After];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            When::Before => "before",
+            When::After => "after",
+        }
+    }
+}
+
+/// Called around every effect; does nothing in production.
+pub type StepHook = Arc<dyn Fn(Step, When) + Send + Sync>;
+
+/// Does the effect with the hook around it.
+pub(crate) fn around<T>(hook: &Option<StepHook>, step: Step, effect: impl FnOnce() -> T) -> T {
+    if let Some(hook) = hook {
+        hook(step, When::Before);
+    }
+    let result = effect();
+    if let Some(hook) = hook {
+        hook(step, When::After);
+    }
+    result
+}
+
+/// Runs long work beside the turns: a thread in production, a queue of the scheduler in a simulation.
+pub trait Jobs: Send + Sync {
+    fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>);
+}
