@@ -84,7 +84,6 @@ pub fn partition(cache: &Cache) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_block_size(16 << 10);
-    table.set_format_version(5);
     let mut options = Options::default();
     options.set_block_based_table_factory(&table);
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);

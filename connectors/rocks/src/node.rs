@@ -1,0 +1,75 @@
+//! The stores of one node, which share memory and threads.
+
+use crate::errors::{not_read, not_written, rocks};
+use crate::options::Shared;
+use crate::store::RocksStore;
+use rehome_keyspace::{KeyspaceId, ShardId};
+use rehome_ports::{PortError, Store};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// How much memory the stores of a node take together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes of blocks, filters, indexes and write buffers: all of them are charged here.
+    pub cache_bytes: usize,
+    /// Bytes of write buffers, out of the above. Passing it flushes; it stalls nobody.
+    pub write_buffers_bytes: usize,
+    /// Bytes of one store's write buffer.
+    pub write_buffer_bytes: usize,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { cache_bytes: 160 << 20, write_buffers_bytes: 80 << 20, write_buffer_bytes: 32 << 20 }
+    }
+}
+
+/// The stores of one node, a folder each: `KEYSPACE-SHARD`.
+pub struct RocksNode {
+    dir: PathBuf,
+    shared: Shared,
+    open: Mutex<BTreeMap<(KeyspaceId, ShardId), Weak<RocksStore>>>,
+}
+
+impl RocksNode {
+    /// Opens the folder, which is made if it does not exist.
+    pub fn open(dir: &Path) -> Result<RocksNode, PortError> {
+        RocksNode::with_memory(dir, Memory::default())
+    }
+
+    /// Opens the folder, with so much memory for all stores together.
+    pub fn with_memory(dir: &Path, memory: Memory) -> Result<RocksNode, PortError> {
+        std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
+        let shared = Shared::new(memory).map_err(|error| rocks("opening the stores", &error))?;
+        Ok(RocksNode { dir: dir.to_path_buf(), shared, open: Mutex::default() })
+    }
+
+    /// Returns the store of that shard, opened or made. While it is open, everybody gets the same one.
+    pub fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<Arc<dyn Store>, PortError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = open.get(&(keyspace, shard)).and_then(Weak::upgrade) {
+            return Ok(store);
+        }
+        let store = Arc::new(RocksStore::open(&self.dir.join(format!("{keyspace}-{shard}")), &self.shared.store())?);
+        open.insert((keyspace, shard), Arc::downgrade(&store));
+        Ok(store)
+    }
+
+    /// Returns the shards that have a store here, opened or not, in order.
+    pub fn shards(&self) -> Result<Vec<(KeyspaceId, ShardId)>, PortError> {
+        let mut shards = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).map_err(|error| not_read(&self.dir, &error))? {
+            let name = entry.map_err(|error| not_read(&self.dir, &error))?.file_name();
+            shards.extend(name.to_str().and_then(shard_of_folder));
+        }
+        shards.sort_unstable();
+        Ok(shards)
+    }
+}
+
+fn shard_of_folder(name: &str) -> Option<(KeyspaceId, ShardId)> {
+    let (keyspace, shard) = name.split_once('-')?;
+    Some((KeyspaceId(keyspace.parse().ok()?), ShardId(shard.parse().ok()?)))
+}

@@ -1,0 +1,101 @@
+//! How RocksDB is set up: many point lookups of absent keys, blind puts, a small memory.
+
+use crate::node::Memory;
+use rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, Env, LogLevel, Options, ReadOptions, WriteBufferManager, WriteOptions,
+};
+use std::sync::LazyLock;
+
+/// Bits of filter per key: one absent key in a hundred is looked for on disk.
+const FILTER_BITS: f64 = 10.0;
+/// Bytes of a block.
+const BLOCK_BYTES: usize = 8 << 10;
+/// Bytes of one table.
+const TABLE_BYTES: u64 = 32 << 20;
+/// Open tables per store.
+const OPEN_FILES: i32 = 256;
+/// Bytes that a scan of a whole range reads ahead.
+const SCAN_AHEAD_BYTES: usize = 1 << 20;
+
+/// What the stores of a node share.
+pub struct Shared {
+    cache: Cache,
+    write_buffers: WriteBufferManager,
+    env: Env,
+    memory: Memory,
+}
+
+impl Shared {
+    pub fn new(memory: Memory) -> Result<Shared, rocksdb::Error> {
+        let cache = Cache::new_lru_cache(memory.cache_bytes);
+        let write_buffers =
+            WriteBufferManager::new_write_buffer_manager_with_cache(memory.write_buffers_bytes, false, cache.clone());
+        let mut env = Env::new()?;
+        env.set_background_threads(2);
+        env.set_high_priority_background_threads(1);
+        Ok(Shared { cache, write_buffers, env, memory })
+    }
+
+    /// Options of one store.
+    pub fn store(&self) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_env(&self.env);
+        options.set_write_buffer_manager(&self.write_buffers);
+        options.set_write_buffer_size(self.memory.write_buffer_bytes);
+        options.set_max_write_buffer_number(3);
+        // A new request id is looked up before each write: the filter answers without touching the entries.
+        options.set_memtable_prefix_bloom_ratio(0.02);
+        options.set_memtable_whole_key_filtering(true);
+        let mut table = table();
+        table.set_block_cache(&self.cache);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_cache_index_and_filter_blocks_with_high_priority(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        options.set_block_based_table_factory(&table);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_max_bytes_for_level_base(4 * TABLE_BYTES);
+        options.set_target_file_size_base(TABLE_BYTES);
+        options.set_compression_type(DBCompressionType::None);
+        options.set_bottommost_compression_type(DBCompressionType::Lz4);
+        options.set_max_open_files(OPEN_FILES);
+        options.set_max_background_jobs(2);
+        options.set_bytes_per_sync(1 << 20);
+        options.set_log_level(LogLevel::Warn);
+        options.set_keep_log_file_num(2);
+        options.set_stats_dump_period_sec(0);
+        options
+    }
+}
+
+/// Options of the runs of snapshots: tables that a store can take in as they are, filters included. One format for
+/// all, so that any node's run fits any node's store.
+pub static RUNS: LazyLock<Options> = LazyLock::new(|| {
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table());
+    options.set_compression_type(DBCompressionType::Lz4);
+    options
+});
+
+fn table() -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    table.set_bloom_filter(FILTER_BITS, false);
+    table.set_whole_key_filtering(true);
+    table.set_block_size(BLOCK_BYTES);
+    table
+}
+
+/// The topic is the log.
+pub fn unlogged() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options
+}
+
+/// A scan that reads much once: it reads ahead, and leaves the cache to others.
+pub fn whole_scan() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_readahead_size(SCAN_AHEAD_BYTES);
+    options.fill_cache(false);
+    options
+}
