@@ -106,6 +106,11 @@ impl ControlState {
         Arc::make_mut(Arc::make_mut(&mut self.keyspaces).get_mut(&id).expect("keyspaces are never removed"))
     }
 
+    #[cfg(test)]
+    pub(crate) fn keyspace_mut_for_tests(&mut self, id: KeyspaceId) -> &mut Keyspace {
+        self.keyspace_mut(id)
+    }
+
     fn move_mut(&mut self, id: MoveId) -> &mut Move {
         Arc::make_mut(Arc::make_mut(&mut self.moves).get_mut(&id).expect("moves are never removed"))
     }

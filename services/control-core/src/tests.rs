@@ -1,1 +1,9 @@
-//! Tests.
+//! Tests of the fold: each refusal, each phase with each event, random logs against a plain oracle.
+
+mod cutovers;
+mod endings;
+mod phases;
+mod random;
+mod refusals;
+mod setup;
+mod world;
