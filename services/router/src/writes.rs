@@ -314,10 +314,7 @@ impl Writes {
         let probes: Vec<LandedCopy> =
             self.partitions.values_mut().filter_map(|partition| partition.probe(turn.now_ms)).collect();
         for copy in probes {
-            if let Some(waiting) = self.waiting.get_mut(&copy.ask) {
-                waiting.lost_sight = true;
-                self.send_again(copy);
-            }
+            self.send_again(copy);
         }
         self.send(turn);
     }
