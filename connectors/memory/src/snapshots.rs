@@ -31,14 +31,25 @@ impl MemorySnapshots {
 
     /// Alters one byte of the snapshot's first run. Returns false when there is nothing to damage.
     pub fn damage(&self, name: &str) -> bool {
+        let first = lock(&self.snapshots).get(name).and_then(|snapshot| snapshot.runs.keys().next().cloned());
+        first.is_some_and(|run| self.damage_run(name, &run))
+    }
+
+    /// Alters one byte of that run. Returns false when there is nothing to damage.
+    pub fn damage_run(&self, name: &str, run: &str) -> bool {
         let mut snapshots = lock(&self.snapshots);
-        let entry = snapshots.get_mut(name).and_then(|snapshot| snapshot.runs.values_mut().flatten().next());
-        let Some((key, value)) = entry else { return false };
+        let run = snapshots.get_mut(name).and_then(|snapshot| snapshot.runs.get_mut(run));
+        let Some((key, value)) = run.and_then(|entries| entries.first_mut()) else { return false };
         match value.first_mut() {
             Some(byte) => *byte ^= 1,
             None => key.push(0),
         }
         true
+    }
+
+    /// Takes that run away. Returns false when there is none.
+    pub fn lose_run(&self, name: &str, run: &str) -> bool {
+        lock(&self.snapshots).get_mut(name).is_some_and(|snapshot| snapshot.runs.remove(run).is_some())
     }
 
     /// Returns the names of all snapshots, whole or not.

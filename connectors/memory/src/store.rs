@@ -2,10 +2,10 @@
 
 use rand::{Rng, RngCore};
 use rehome_keyspace::KeyRange;
-use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, WriteBatch};
+use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
 use rehome_records::Manifest;
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -139,12 +139,7 @@ impl Reader for MemoryStore {
         self.look().get(key)
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), PortError> {
+    fn scan(&self, range: &KeyRange, reverse: bool, visit: &mut Visitor<'_>) -> Result<(), PortError> {
         self.look().scan(range, reverse, visit)
     }
 }
@@ -157,12 +152,7 @@ impl Reader for View {
         Ok(self.0.get(key).cloned())
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), PortError> {
+    fn scan(&self, range: &KeyRange, reverse: bool, visit: &mut Visitor<'_>) -> Result<(), PortError> {
         let mut entries = entries_in(&self.0, range);
         while let Some((key, value)) = if reverse { entries.next_back() } else { entries.next() } {
             if visit(key, value).is_break() {

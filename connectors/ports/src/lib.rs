@@ -26,4 +26,4 @@ pub use replicas::{
     ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRefused, ReadRequest, Replicas, Row, VerdictBatch, VerdictSink,
 };
 pub use snapshots::{Run, SnapshotStore, SnapshotWriter};
-pub use store::{Change, Reader, Store, WriteBatch};
+pub use store::{Change, Reader, Store, Visitor, WriteBatch};

@@ -22,17 +22,15 @@ pub enum Change {
 /// Changes that happen together.
 pub type WriteBatch = Vec<Change>;
 
+/// Sees one entry after another, key and value, until it breaks.
+pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// Reads entries in key order.
 pub trait Reader {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, PortError>;
 
     /// Visits the entries of the range in order (the other way round when `reverse`) until the visitor breaks.
-    fn scan(
-        &self,
-        range: &KeyRange,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), PortError>;
+    fn scan(&self, range: &KeyRange, reverse: bool, visit: &mut Visitor<'_>) -> Result<(), PortError>;
 }
 
 /// One replica's sorted entries: RocksDB, memory.

@@ -3,7 +3,7 @@
 use crate::errors::rocks;
 use crate::options::whole_scan;
 use rehome_keyspace::KeyRange;
-use rehome_ports::{PortError, Reader};
+use rehome_ports::{PortError, Reader, Visitor};
 use rocksdb::{DB, DBRawIterator, ReadOptions, Snapshot};
 use std::ops::ControlFlow;
 
@@ -19,12 +19,7 @@ impl Reader for Newest<'_> {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), PortError> {
+    fn scan(&self, range: &KeyRange, reverse: bool, visit: &mut Visitor<'_>) -> Result<(), PortError> {
         walk(self.0.raw_iterator_opt(bounded(ReadOptions::default(), range)), range, reverse, visit)
     }
 }
@@ -34,12 +29,7 @@ impl Reader for Moment<'_> {
         self.0.get(key).map_err(|error| rocks("reading", &error))
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), PortError> {
+    fn scan(&self, range: &KeyRange, reverse: bool, visit: &mut Visitor<'_>) -> Result<(), PortError> {
         walk(self.0.raw_iterator_opt(bounded(whole_scan(), range)), range, reverse, visit)
     }
 }
@@ -66,7 +56,7 @@ fn walk(
     mut entries: DBRawIterator<'_>,
     range: &KeyRange,
     reverse: bool,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: &mut Visitor<'_>,
 ) -> Result<(), PortError> {
     if reverse {
         entries.seek_to_last()

@@ -5,7 +5,7 @@ use crate::options::unlogged;
 use crate::reader::{Moment, Newest, is_empty};
 use crate::run_writer::write_run;
 use rehome_keyspace::KeyRange;
-use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, WriteBatch};
+use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
 use rehome_records::Manifest;
 use rocksdb::{DB, IngestExternalFileOptions, Options};
 use std::ops::ControlFlow;
@@ -131,12 +131,7 @@ impl Reader for RocksStore {
         Newest(&self.db).get(key)
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), PortError> {
+    fn scan(&self, range: &KeyRange, reverse: bool, visit: &mut Visitor<'_>) -> Result<(), PortError> {
         Newest(&self.db).scan(range, reverse, visit)
     }
 }
