@@ -1,2 +1,27 @@
 //! The one binary, `rehome`: configuration, adapters, run.
-fn main() {}
+//!
+//! - [`args`]: the tree of commands; [`commands`]: one file for each.
+//! - [`exit`]: exit codes, and failures with the next command to run.
+//! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
+//! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
+
+mod api;
+mod args;
+mod client;
+mod cluster;
+mod commands;
+mod exit;
+mod failpoints;
+mod wire;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let json = args.command.wants_json();
+    match commands::run(args.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}

@@ -1,0 +1,121 @@
+//! Everything that is not a success, as a status and a body with a stable code and the next command to run.
+
+use crate::wire::{ErrorBody, ErrorShape};
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use rehome_ports::{PortError, Remedy};
+
+/// A refusal on its way to a client.
+#[derive(Debug)]
+pub struct Refusal {
+    status: StatusCode,
+    error: ErrorShape,
+    next_steps: Vec<String>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Refusal {
+        let error = ErrorShape { code: code.into(), message: message.into(), retry_after_ms: None };
+        Refusal { status, error, next_steps: Vec::new() }
+    }
+
+    fn next(mut self, step: impl Into<String>) -> Refusal {
+        self.next_steps.push(step.into());
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, "bad-request", message)
+    }
+
+    pub fn no_keyspace(name: &str) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "keyspace-unknown", format!("there is no keyspace {name:?}"))
+            .next("rehome keyspace list")
+    }
+
+    pub fn no_job(job: u64) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "job-unknown", format!("there is no job {job}")).next("rehome list")
+    }
+
+    pub fn no_move(move_id: u64) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "move-unknown", format!("there is no move {move_id}")).next("rehome list")
+    }
+
+    /// A plan that cannot be.
+    pub fn plan(refused: &rehome_planner::PlanRefused) -> Refusal {
+        Refusal::new(StatusCode::CONFLICT, refused.code(), refused.to_string())
+    }
+
+    /// The fold of the control log said no; its text names the next command.
+    pub fn fold(refusal: &rehome_control_core::Refusal) -> Refusal {
+        let status = if refusal.code().ends_with("-unknown") { StatusCode::NOT_FOUND } else { StatusCode::CONFLICT };
+        Refusal::new(status, refusal.code(), refusal.to_string())
+    }
+
+    /// The router said no.
+    pub fn router(refused: rehome_router::Refused) -> Refusal {
+        let status = match refused.remedy {
+            Remedy::NotApplied if is_passing(&refused) => StatusCode::SERVICE_UNAVAILABLE,
+            Remedy::NotApplied => StatusCode::UNPROCESSABLE_ENTITY,
+            Remedy::Unknown => StatusCode::GATEWAY_TIMEOUT,
+            Remedy::Fenced | Remedy::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let error = ErrorShape {
+            code: refused.code.replace('_', "-"),
+            message: refused.message,
+            retry_after_ms: refused.retry_after_ms,
+        };
+        Refusal { status, error, next_steps: Vec::new() }.next("rehome status")
+    }
+
+    /// The verdict on a write was neither a yes nor a failed condition.
+    pub fn verdict(code: &str, message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+    }
+
+    pub fn stopped() -> Refusal {
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping").next("rehome up")
+    }
+}
+
+impl From<PortError> for Refusal {
+    fn from(error: PortError) -> Refusal {
+        let status = match error.remedy {
+            Remedy::NotApplied => StatusCode::SERVICE_UNAVAILABLE,
+            Remedy::Unknown => StatusCode::GATEWAY_TIMEOUT,
+            Remedy::Fenced | Remedy::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal::new(status, "log-failed", error.message).next("rehome status")
+    }
+}
+
+impl From<JsonRejection> for Refusal {
+    fn from(rejection: JsonRejection) -> Refusal {
+        Refusal { status: rejection.status(), ..Refusal::bad_request(rejection.body_text()) }
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(rejection: QueryRejection) -> Refusal {
+        Refusal::bad_request(rejection.body_text())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = ErrorBody { error: self.error, next_steps: self.next_steps };
+        (self.status, Json(body)).into_response()
+    }
+}
+
+/// Tells whether asking the same again may help: nothing is wrong with the ask itself.
+pub fn is_passing(refused: &rehome_router::Refused) -> bool {
+    let passing = ["deadline", "source_order", "overloaded", "router_stopped", "unknown_keyspace"];
+    refused.remedy == Remedy::Unknown || passing.contains(&refused.code)
+}
+
+pub async fn no_such_route(uri: axum::http::Uri) -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "route-unknown", format!("there is nothing at {}", uri.path()))
+}

@@ -1,0 +1,83 @@
+//! Keyspaces, where a key belongs, and how the whole system is.
+
+use super::errors::Refusal;
+use super::{Shared, shapes};
+use crate::cluster::REQUEST_RETENTION_MS;
+use crate::wire::{KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape, StatusShape};
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query};
+use rehome_control_core::JobState;
+use rehome_keyspace::Placement;
+use rehome_records::ControlEvent;
+
+pub async fn create(
+    state: Shared,
+    body: Result<Json<KeyspaceBody>, JsonRejection>,
+) -> Result<Json<KeyspaceShape>, Refusal> {
+    let Json(body) = body?;
+    let placement = Placement::buckets(body.buckets).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    state
+        .propose(ControlEvent::KeyspaceCreated {
+            name: body.name.clone(),
+            placement,
+            shards: body.shards,
+            request_retention_ms: REQUEST_RETENTION_MS,
+        })
+        .await?;
+    Ok(Json(shapes::keyspace(&state.keyspace(&body.name)?, &state.cluster.progress())))
+}
+
+pub async fn list(state: Shared) -> Json<KeyspacesShape> {
+    let (control, progress) = (state.cluster.desk().state(), state.cluster.progress());
+    let keyspaces = control.keyspaces().map(|keyspace| shapes::keyspace(keyspace, &progress)).collect();
+    Json(KeyspacesShape { keyspaces })
+}
+
+pub async fn show(state: Shared, Path(name): Path<String>) -> Result<Json<KeyspaceShape>, Refusal> {
+    Ok(Json(shapes::keyspace(&state.keyspace(&name)?, &state.cluster.progress())))
+}
+
+pub async fn key(
+    state: Shared,
+    Path(name): Path<String>,
+    query: Result<Query<KeyQuery>, QueryRejection>,
+) -> Result<Json<KeyShape>, Refusal> {
+    let Query(query) = query?;
+    let key = query.encoding.read(&query.key).map_err(Refusal::bad_request)?;
+    let keyspace = state.keyspace(&name)?;
+    let slot = keyspace.placement.slot(&key);
+    let route = keyspace.route(slot).expect("routes are total");
+    Ok(Json(KeyShape {
+        key: query.key,
+        hash: format!("{:016x}", keyspace.placement.hash(&key)),
+        slot: slot.0,
+        shard: route.shard.0,
+        epoch: route.epoch.0,
+        routes_position: keyspace.routes_changed.0,
+        nodes: shapes::nodes(&keyspace, route.shard),
+    }))
+}
+
+pub async fn status(state: Shared) -> Json<StatusShape> {
+    let (control, progress) = (state.cluster.desk().state(), state.cluster.progress());
+    let is_open =
+        |job: &&rehome_control_core::Job| !control.job_state(job.id).is_some_and(|how: JobState| how.is_final());
+    let jobs: Vec<_> = control.jobs().filter(is_open).map(|job| shapes::job(&control, job, &progress)).collect();
+    let keyspaces: Vec<_> = control.keyspaces().map(|keyspace| shapes::keyspace(keyspace, &progress)).collect();
+    let next_steps = match (keyspaces.first(), jobs.first()) {
+        (None, _) => vec!["rehome keyspace create NAME --shards 3".into()],
+        (_, Some(job)) => job.next_steps.clone(),
+        (Some(keyspace), None) => vec![format!("rehome reshard {} --shards N", keyspace.name)],
+    };
+    Json(StatusShape {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        data: state.data.clone(),
+        uptime_ms: state.cluster.clock().uptime().as_millis() as u64,
+        control_position: control.folded_next().0,
+        keyspaces,
+        jobs,
+        next_steps,
+    })
+}

@@ -1,0 +1,97 @@
+//! From what the cores know to what clients are shown.
+
+use crate::wire::{Encoding, JobShape, KeyspaceShape, MoveShape, RowShape, ShardShape};
+use rehome_control_core::{ControlState, Job, JobState, Keyspace, Move, Phase};
+use rehome_keyspace::{KeyspaceId, ShardId};
+use rehome_ports::{ReplicaProgress, Row};
+use std::collections::BTreeMap;
+
+pub type Progress = BTreeMap<(KeyspaceId, ShardId), ReplicaProgress>;
+
+pub fn row(row: &Row) -> RowShape {
+    let encoding = Encoding::that_fits(&[&row.partition_key, &row.sort_key, &row.value]);
+    RowShape {
+        key: encoding.write(&row.partition_key),
+        sort: encoding.write(&row.sort_key),
+        value: encoding.write(&row.value),
+        version: row.version.to_string(),
+        encoding,
+    }
+}
+
+pub fn keyspace(keyspace: &Keyspace, progress: &Progress) -> KeyspaceShape {
+    let mut slots: BTreeMap<ShardId, u32> = (0..keyspace.shards).map(|shard| (ShardId(shard), 0)).collect();
+    for route in keyspace.routes.iter() {
+        *slots.entry(route.shard).or_default() += 1;
+    }
+    let shard = |(shard, slots): (ShardId, u32)| {
+        let report = progress.get(&(keyspace.id, shard));
+        ShardShape {
+            shard: shard.0,
+            slots,
+            nodes: nodes(keyspace, shard),
+            applied_next: report.map(|report| report.applied_next.0),
+            lag_records: report.map(|report| report.lag_records),
+            broken: report.and_then(|report| report.broken.clone()),
+        }
+    };
+    KeyspaceShape {
+        name: keyspace.name.clone(),
+        id: keyspace.id.0,
+        buckets: keyspace.placement.slot_count(),
+        shards_active: keyspace.shards_active,
+        routes_position: keyspace.routes_changed.0,
+        shards: slots.into_iter().map(shard).collect(),
+    }
+}
+
+pub fn nodes(keyspace: &Keyspace, shard: ShardId) -> Vec<String> {
+    keyspace.replicas_of(shard).iter().map(ToString::to_string).collect()
+}
+
+pub fn job(state: &ControlState, job: &Job, progress: &Progress) -> JobShape {
+    let how = state.job_state(job.id).unwrap_or(JobState::Running);
+    let id = job.id.0;
+    let next_steps = match &how {
+        JobState::Running => vec![format!("rehome wait {id}"), format!("rehome cancel {id}")],
+        JobState::Switched => vec![format!("rehome complete {id}")],
+        JobState::Completed | JobState::Cancelled | JobState::Failed { .. } => vec![format!("rehome explain {id}")],
+    };
+    let moves = job.moves.iter().filter_map(|id| state.move_(*id));
+    JobShape {
+        job: id,
+        keyspace: state.keyspace(job.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),
+        state: how.name().into(),
+        ended: how.is_final(),
+        reason: match how {
+            JobState::Failed { reason } => Some(reason),
+            _ => None,
+        },
+        shards: job.shards,
+        requested_by: job.requested_by.clone(),
+        created_ms: job.created_ms,
+        moves: moves.map(|one| one_move(one, progress)).collect(),
+        next_steps,
+    }
+}
+
+pub fn one_move(one: &Move, progress: &Progress) -> MoveShape {
+    let inbound = progress.get(&(one.keyspace, one.destination)).map(|report| report.inbound.as_slice());
+    let replay = inbound.unwrap_or_default().iter().find(|inbound| inbound.move_id == one.id);
+    MoveShape {
+        move_id: one.id.0,
+        source: one.source.0,
+        destination: one.destination.0,
+        slots: one.slots.iter().map(|span| span.count()).sum(),
+        phase: one.phase.name().into(),
+        reason: match &one.phase {
+            Phase::Failing { reason } | Phase::Failed { reason } => Some(reason.clone()),
+            _ => None,
+        },
+        rows: one.snapshot.map(|snapshot| snapshot.digest.row_count),
+        bytes: one.snapshot.map(|snapshot| snapshot.bytes),
+        attempts: one.attempts.len() as u32,
+        lag_records: replay.filter(|_| one.phase.is_before_switch()).map(|replay| replay.lag_records),
+        changed_ms: one.changed_ms,
+    }
+}

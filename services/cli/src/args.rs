@@ -1,0 +1,146 @@
+//! The tree of commands.
+
+use crate::commands::{delete, demo, explain, get, import, job, keyspace, put, reshard, scan, status, up, wait};
+use crate::exit::EXIT_CODES;
+use clap::{Parser, Subcommand};
+
+/// A sharded, log-backed key-value store whose shard count can change while it is written to.
+#[derive(Debug, Parser)]
+#[command(name = "rehome", version, after_help = EXIT_CODES, propagate_version = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the server is, and how to print.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Remote {
+    /// Address of the server's API
+    #[arg(long, env = "REHOME_SERVER", default_value = "http://127.0.0.1:8090", value_name = "URL")]
+    pub server: String,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Up(up::Args),
+    Demo(demo::Args),
+    Keyspace(keyspace::Args),
+    Put(put::Args),
+    Get(get::Args),
+    Delete(delete::Args),
+    Scan(scan::Args),
+    Import(import::Args),
+    Reshard(reshard::Args),
+    Status(status::Args),
+    List(job::ListArgs),
+    Show(job::ShowArgs),
+    Wait(wait::Args),
+    Explain(explain::Args),
+    Cancel(job::CancelArgs),
+    Complete(job::CompleteArgs),
+    #[cfg(feature = "failpoints")]
+    #[command(hide = true)]
+    FailPoints(crate::commands::fail_points::Args),
+}
+
+impl Command {
+    /// Tells whether the answer, a failure included, is printed as JSON.
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Command::Up(_) => false,
+            Command::Demo(args) => args.json,
+            Command::Keyspace(args) => args.command.remote().json,
+            Command::Put(args) => args.remote.json,
+            Command::Get(args) => args.remote.json,
+            Command::Delete(args) => args.remote.json,
+            Command::Scan(args) => args.remote.json,
+            Command::Import(args) => args.remote.json,
+            Command::Reshard(args) => args.remote.json,
+            Command::Status(args) => args.remote.json,
+            Command::List(args) => args.remote.json,
+            Command::Show(args) => args.remote.json,
+            Command::Wait(args) => args.remote.json,
+            Command::Explain(args) => args.remote.json,
+            Command::Cancel(args) => args.remote.json,
+            Command::Complete(args) => args.remote.json,
+            #[cfg(feature = "failpoints")]
+            Command::FailPoints(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_tree_is_sound_and_every_help_has_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            for child in command.get_subcommands() {
+                check(child, &path);
+            }
+            if command.get_subcommands().next().is_none() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("Example"), "`{path} --help` shows no example");
+                assert!(help.contains("  rehome"), "`{path} --help` shows no command line");
+                assert!(command.get_about().is_some(), "`{path}` says nothing about itself");
+            }
+        }
+        Args::command().debug_assert();
+        check(&Args::command(), "");
+        assert!(Args::command().get_after_help().is_some_and(|help| help.to_string().contains("Exit codes")));
+    }
+
+    #[test]
+    fn command_lines_are_read() {
+        for line in [
+            "up",
+            "up --data d --listen 127.0.0.1:0",
+            "demo --input zipf --plan 3,5,2 --rows 1000 --writers 8 --seed 7 --json",
+            "demo --input f.csv --key a --sort b --data d",
+            "keyspace create flights --shards 3 --buckets 4096",
+            "keyspace list --json",
+            "keyspace show flights --key ORD",
+            "put flights ORD 2001 value --request 00000000000000000000000000000001",
+            "get flights ORD 2001",
+            "get flights ORD --list",
+            "delete flights ORD 2001 --if present",
+            "scan flights --limit 10",
+            "import flights f.parquet --key origin --sort date",
+            "reshard flights --shards 5 --keep-source --dry-run",
+            "status --server http://127.0.0.1:1",
+            "list",
+            "show 12",
+            "wait 12 --timeout 30",
+            "explain 12",
+            "explain --move 3",
+            "cancel 12",
+            "complete 12",
+        ] {
+            let words = ["rehome"].into_iter().chain(line.split(' '));
+            Args::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in [
+            "",
+            "keyspace create flights",
+            "reshard flights",
+            "demo --plan 3",
+            "demo --plan 3,0",
+            "put flights ORD 2001 v --request abc",
+            "explain",
+            "explain 1 --move 2",
+        ] {
+            let words = ["rehome"].into_iter().chain(line.split_whitespace());
+            assert!(Args::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+}

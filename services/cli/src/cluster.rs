@@ -1,0 +1,189 @@
+//! Everything in one process: log, stores, a node with its replicas, a router, a controller. Used by `up` and `demo`.
+//!
+//! ```text
+//! DIR/log        the embedded log; also says who holds the folder
+//! DIR/stores     one RocksDB per shard
+//! DIR/snapshots  copies of moves that are under way
+//! ```
+
+mod clock;
+mod threads;
+
+pub use clock::Clock;
+
+use crate::failpoints::Hooks;
+use rehome_control_core::Decision;
+use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle};
+use rehome_controller::{Controller, ControllerMessage, ControllerParts};
+use rehome_embedded::{EmbeddedLog, Limits, OpenError};
+use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
+use rehome_node::{Node, NodeConfig, NodeReads};
+use rehome_ports::{Inbox, Log, PortError, ReplicaProgress, Signal, Store};
+use rehome_records::ControlEvent;
+use rehome_records::control::CONTROL_TOPIC;
+use rehome_rocks::{RocksNode, SnapshotFolder};
+use rehome_router::{Router, RouterHandle, RouterLimits};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use thiserror::Error;
+use threads::Threads;
+
+/// The one node of a process that is everything. A restarted node is the same node.
+const NODE: NodeId = NodeId(1);
+
+/// How long request ids are kept, by the log's clock.
+pub const REQUEST_RETENTION_MS: u64 = 24 * 3_600_000;
+
+/// Why a cluster does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    #[error("{0}")]
+    Port(#[from] PortError),
+}
+
+type Progress = Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), ReplicaProgress>>>;
+
+/// A running system.
+pub struct Cluster {
+    log: Arc<EmbeddedLog>,
+    stores: Arc<RocksNode>,
+    threads: Arc<Threads>,
+    reads: NodeReads,
+    desk: DeskHandle,
+    router: RouterHandle,
+    progress: Progress,
+    clock: Clock,
+}
+
+impl Cluster {
+    /// Starts on the folder, which is made if it does not exist, and goes on where it was.
+    ///
+    /// Errors: `Held` when another process has it open.
+    pub fn start(dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
+        let log = EmbeddedLog::open(&dir.join("log"), Limits::default())?;
+        log.ensure_topic(CONTROL_TOPIC, 1)?;
+        let shared: Arc<dyn Log> = Arc::clone(&log) as Arc<dyn Log>;
+        let stores = Arc::new(RocksNode::open(&dir.join("stores"))?);
+        let snapshots = Arc::new(SnapshotFolder::open(&dir.join("snapshots"))?);
+        let clock = Clock::start();
+        let threads = Threads::new(clock);
+        let reads = NodeReads::default();
+        let progress = Progress::default();
+
+        let desk_signal = Signal::new();
+        let desk = ControlDesk::new(Arc::clone(&shared), desk_signal.waker())?;
+        let desk_handle = desk.handle();
+        threads.run("desk", desk_signal, Box::new(desk));
+
+        let controls = start_controller(&threads, &shared, hooks.controller)?;
+        let router = start_router(&threads, &shared, &reads, hooks.router)?;
+
+        let noted = Arc::clone(&progress);
+        let opened = Arc::clone(&stores);
+        let config = NodeConfig {
+            node: NODE,
+            address: address.to_owned(),
+            log: shared,
+            open_store: Arc::new(move |keyspace, shard| opened.store(keyspace, shard)),
+            snapshots,
+            jobs: Arc::clone(&threads) as Arc<dyn rehome_node::Jobs>,
+            host: Arc::clone(&threads) as Arc<dyn rehome_node::Host>,
+            verdicts: router.verdict_sink(),
+            progress: Arc::new(move |report: ReplicaProgress| {
+                let key = (report.keyspace, report.shard);
+                noted.lock().unwrap_or_else(PoisonError::into_inner).insert(key, report.clone());
+                controls.push(ControllerMessage::Progress(report));
+            }),
+            hook: hooks.node,
+            commands: Arc::new(rand::random),
+        };
+        let signal = Signal::new();
+        let node = Node::new(config, reads.clone(), signal.waker())?;
+        threads.run("node", signal, Box::new(node));
+        Ok(Cluster { log, stores, threads, reads, desk: desk_handle, router, progress, clock })
+    }
+
+    pub fn log(&self) -> &dyn Log {
+        &*self.log
+    }
+
+    pub fn desk(&self) -> &DeskHandle {
+        &self.desk
+    }
+
+    pub fn router(&self) -> &RouterHandle {
+        &self.router
+    }
+
+    /// Returns the clock that deadlines are told in.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Returns the newest report of each replica.
+    pub fn progress(&self) -> BTreeMap<(KeyspaceId, ShardId), ReplicaProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<Arc<dyn Store>, PortError> {
+        self.stores.store(keyspace, shard)
+    }
+
+    /// Appends a request to the control log, and returns what the fold decided. Blocks.
+    pub fn propose(&self, event: ControlEvent) -> Result<Decision, PortError> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| drop(tell.send(result)));
+        self.desk.propose(rand::random(), event, done);
+        told.recv().unwrap_or_else(|_| Err(PortError::unknown("the control desk has stopped")))
+    }
+
+    /// Makes stores durable, then ends every thread and closes the log. What was acknowledged is safe without it; a
+    /// clean end only makes the next start quick.
+    pub fn stop(&self) -> Result<(), PortError> {
+        let (tell, told) = mpsc::channel();
+        let flushing = self.reads.flush_all(move |result| drop(tell.send(result)));
+        let flushed: Result<(), PortError> = told.iter().take(flushing).collect();
+        self.threads.stop();
+        self.log.close()?;
+        flushed
+    }
+}
+
+fn start_controller(
+    threads: &Arc<Threads>,
+    log: &Arc<dyn Log>,
+    hook: Option<rehome_controller::EffectHook>,
+) -> Result<Inbox<ControllerMessage>, PortError> {
+    let signal = Signal::new();
+    let inbox = Inbox::new(signal.waker());
+    let controller = Controller::new(ControllerParts {
+        log: Arc::clone(log),
+        follower: ControlFollower::new(&**log, signal.waker())?,
+        inbox: inbox.clone(),
+        nonces: Box::new(rand::random),
+        hook,
+    });
+    threads.run("controller", signal, Box::new(controller));
+    Ok(inbox)
+}
+
+fn start_router(
+    threads: &Arc<Threads>,
+    log: &Arc<dyn Log>,
+    reads: &NodeReads,
+    hook: Option<rehome_router::EffectHook>,
+) -> Result<RouterHandle, PortError> {
+    let signal = Signal::new();
+    let handle = RouterHandle::new(RouterLimits::STANDARD, signal.waker());
+    let follower = ControlFollower::new(&**log, signal.waker())?;
+    let ids = Box::new(|| RequestId(rand::random()));
+    let mut router = Router::new(handle.clone(), follower, Arc::clone(log), Arc::new(reads.clone()), ids);
+    if let Some(hook) = hook {
+        router = router.with_hook(hook);
+    }
+    threads.run("router", signal, Box::new(router));
+    Ok(handle)
+}

@@ -1,0 +1,122 @@
+//! One thread per role, and one per long job.
+
+use super::Clock;
+use rehome_node::{Host, Jobs};
+use rehome_ports::{PortError, Role, Signal, Waker};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// The threads of a cluster.
+pub struct Threads {
+    clock: Clock,
+    stopping: Arc<AtomicBool>,
+    running: Mutex<Vec<Running>>,
+}
+
+struct Running {
+    /// A job has none: it ends by itself.
+    signal: Option<Arc<Signal>>,
+    thread: JoinHandle<()>,
+}
+
+impl Threads {
+    pub fn new(clock: Clock) -> Arc<Threads> {
+        Arc::new(Threads { clock, stopping: Arc::default(), running: Mutex::default() })
+    }
+
+    /// Runs the role until the end: turns while there is something to do, else waits for its signal or its time.
+    pub fn run(&self, name: &str, signal: Arc<Signal>, role: Box<dyn Role + Send>) {
+        let (clock, stopping, waiting) = (self.clock, Arc::clone(&self.stopping), Arc::clone(&signal));
+        self.spawn(name.to_owned(), Some(signal), move || run_role(role, &waiting, clock, &stopping));
+    }
+
+    /// Ends every role after its turn, and waits for roles and jobs.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        loop {
+            // A role that ends may have started another thread just before.
+            let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+            if running.is_empty() {
+                return;
+            }
+            running.iter().filter_map(|one| one.signal.as_ref()).for_each(|signal| signal.give());
+            for one in running {
+                // Its panic was logged when it happened.
+                let _ = one.thread.join();
+            }
+        }
+    }
+
+    fn spawn(&self, name: String, signal: Option<Arc<Signal>>, work: impl FnOnce() + Send + 'static) {
+        let told = name.clone();
+        let work = move || {
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                // A broken invariant: nothing that this process says from here on can be trusted.
+                tracing::error!(thread = told, "thread panicked, the process ends");
+                std::process::abort();
+            }
+        };
+        let thread =
+            thread::Builder::new().name(name).spawn(work).expect("the machine has room for a few dozen threads");
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|one| !one.thread.is_finished());
+        running.push(Running { signal, thread });
+    }
+}
+
+fn run_role(mut role: Box<dyn Role + Send>, signal: &Signal, clock: Clock, stopping: &AtomicBool) {
+    while !stopping.load(Ordering::SeqCst) {
+        let turn = role.turn(clock.now_ms());
+        if !turn.progressed {
+            signal.wait(turn.wake_at_ms.map(|at_ms| clock.instant(at_ms)));
+        }
+    }
+}
+
+impl Host for Threads {
+    fn host(&self, name: String, make: rehome_node::MakeRole) -> Result<(), PortError> {
+        let signal = Signal::new();
+        let wake: Waker = signal.waker();
+        let role = make(wake)?;
+        self.run(&name, signal, role);
+        Ok(())
+    }
+}
+
+impl Jobs for Threads {
+    fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>) {
+        Threads::spawn(self, name, None, job);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rehome_ports::Turn;
+    use std::sync::mpsc;
+
+    struct Counting(mpsc::Sender<u64>, u64);
+
+    impl Role for Counting {
+        fn turn(&mut self, now_ms: u64) -> Turn {
+            self.1 += 1;
+            self.0.send(self.1).expect("the test listens");
+            Turn { progressed: self.1 == 1, wake_at_ms: (self.1 == 2).then_some(now_ms + 5) }
+        }
+    }
+
+    #[test]
+    fn a_role_takes_turns_while_it_progresses_then_by_its_time_then_by_its_signal_until_the_end() {
+        let threads = Threads::new(Clock::start());
+        let signal = Signal::new();
+        let (turned, turns) = mpsc::channel();
+        threads.run("counting", Arc::clone(&signal), Box::new(Counting(turned, 0)));
+        assert_eq!(turns.iter().take(3).collect::<Vec<_>>(), [1, 2, 3]);
+        signal.give();
+        assert_eq!(turns.recv(), Ok(4));
+        threads.stop();
+        assert!(turns.iter().count() <= 1, "it ends, after at most one more turn");
+    }
+}

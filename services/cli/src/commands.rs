@@ -1,0 +1,81 @@
+//! One file for each command. A command takes its arguments, prints its answer, and returns a failure or nothing.
+
+pub mod delete;
+pub mod demo;
+pub mod explain;
+#[cfg(feature = "failpoints")]
+pub mod fail_points;
+pub mod get;
+pub mod import;
+pub mod job;
+pub mod keyspace;
+pub mod put;
+pub mod reshard;
+pub mod scan;
+pub mod status;
+pub mod up;
+pub mod wait;
+
+use crate::args::Command;
+use crate::exit::Failure;
+use serde::Serialize;
+
+pub fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(args) => up::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Keyspace(args) => keyspace::run(&args.command),
+        Command::Put(args) => put::run(&args),
+        Command::Get(args) => get::run(&args),
+        Command::Delete(args) => delete::run(&args),
+        Command::Scan(args) => scan::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Reshard(args) => reshard::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::List(args) => job::list(&args),
+        Command::Show(args) => job::show(&args),
+        Command::Wait(args) => wait::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Cancel(args) => job::cancel(&args),
+        Command::Complete(args) => job::complete(&args),
+        #[cfg(feature = "failpoints")]
+        Command::FailPoints(_) => fail_points::run(),
+    }
+}
+
+/// Writes what the system logs to standard error; `REHOME_LOG` chooses how much.
+fn log_to_stderr(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("REHOME_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// Prints the answer as one JSON object, or as text.
+fn print<T: Serialize>(json: bool, answer: &T, text: impl FnOnce(&T) -> String) {
+    if json {
+        println!("{}", serde_json::to_string(answer).expect("these shapes always are JSON"));
+    } else {
+        println!("{}", text(answer).trim_end());
+    }
+}
+
+/// Returns a table without lines, its columns as wide as they need.
+fn table<R: IntoIterator<Item = String>>(head: &[&str], rows: impl IntoIterator<Item = R>) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_header(head);
+    for row in rows {
+        table.add_row(row.into_iter().collect::<Vec<_>>());
+    }
+    table.to_string()
+}
+
+/// Returns the commands to run next, one a line.
+fn next_lines(next_steps: &[String]) -> String {
+    next_steps.iter().fold(String::new(), |out, step| out + "\nnext: " + step)
+}
+
+/// Reads a request id: 32 hex digits.
+fn request_id(text: &str) -> Result<String, String> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex { Ok(text.to_ascii_lowercase()) } else { Err("a request id is 32 hex digits".into()) }
+}

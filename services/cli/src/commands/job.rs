@@ -1,0 +1,104 @@
+//! `rehome list|show|cancel|complete`.
+
+use super::{next_lines, print, table};
+use crate::args::Remote;
+use crate::client::Client;
+use crate::exit::Failure;
+use crate::wire::{JobShape, JobsShape};
+
+/// List all jobs
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  rehome list")]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Show a job and its moves
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  rehome show 12")]
+pub struct ShowArgs {
+    job: u64,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Cancel the moves of a job that have not switched; nothing of them is left behind
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  rehome cancel 12")]
+pub struct CancelArgs {
+    job: u64,
+    /// Why, for the story
+    #[arg(long, default_value = "an operator asked for it")]
+    reason: String,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Let the sources of a switched job drop the rows they no longer own
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  rehome complete 12")]
+pub struct CompleteArgs {
+    job: u64,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+pub fn list(args: &ListArgs) -> Result<(), Failure> {
+    let all: JobsShape = Client::new(&args.remote).get("/v1/jobs", &())?;
+    print(args.remote.json, &all, |all| {
+        let rows = all.jobs.iter().map(|job| {
+            let JobShape { job, keyspace, state, shards, moves, .. } = job;
+            [job.to_string(), keyspace.clone(), state.clone(), shards.to_string(), moves.len().to_string()]
+        });
+        table(&["JOB", "KEYSPACE", "STATE", "SHARDS", "MOVES"], rows)
+    });
+    Ok(())
+}
+
+pub fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let job = Client::new(&args.remote).get(&format!("/v1/jobs/{}", args.job), &())?;
+    print(args.remote.json, &job, describe);
+    Ok(())
+}
+
+pub fn cancel(args: &CancelArgs) -> Result<(), Failure> {
+    let body = serde_json::json!({ "reason": args.reason });
+    let job = Client::new(&args.remote).post(&format!("/v1/jobs/{}/cancel", args.job), &body)?;
+    print(args.remote.json, &job, describe);
+    Ok(())
+}
+
+pub fn complete(args: &CompleteArgs) -> Result<(), Failure> {
+    let body = serde_json::json!({});
+    let job = Client::new(&args.remote).post(&format!("/v1/jobs/{}/complete", args.job), &body)?;
+    print(args.remote.json, &job, describe);
+    Ok(())
+}
+
+/// Returns a job with its moves, as text.
+pub fn describe(job: &JobShape) -> String {
+    let rows = job.moves.iter().map(|one| {
+        let number = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
+        let phase = match &one.reason {
+            Some(reason) => format!("{} ({reason})", one.phase),
+            None => one.phase.clone(),
+        };
+        [
+            one.move_id.to_string(),
+            format!("{} -> {}", one.source, one.destination),
+            one.slots.to_string(),
+            phase,
+            number(one.rows),
+            number(one.lag_records),
+            one.attempts.to_string(),
+        ]
+    });
+    let table = table(&["MOVE", "SHARDS", "SLOTS", "PHASE", "ROWS", "LAG", "ATTEMPTS"], rows);
+    let JobShape { job: id, keyspace, state, shards, requested_by, .. } = job;
+    let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let next = next_lines(&job.next_steps);
+    format!(
+        "job {id}, keyspace {keyspace} to {shards} shards, asked for by {requested_by}: {state}{reason}\n{table}{next}"
+    )
+}

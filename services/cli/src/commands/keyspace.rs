@@ -1,0 +1,129 @@
+//! `rehome keyspace create|list|show`.
+
+use super::{print, table};
+use crate::args::Remote;
+use crate::client::{Client, segment};
+use crate::exit::Failure;
+use crate::wire::{Encoding, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape};
+use clap::Subcommand;
+
+/// Create, list and show keyspaces, and where a key belongs
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Which,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Which {
+    /// Create a keyspace
+    #[command(after_help = "Example:\n  rehome keyspace create flights --shards 3")]
+    Create {
+        name: String,
+        /// Shards that own its slots at first
+        #[arg(long)]
+        shards: u32,
+        /// Slots: the units in which ownership moves; fixed for ever
+        #[arg(long, default_value_t = 4096)]
+        buckets: u32,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// List the keyspaces
+    #[command(after_help = "Example:\n  rehome keyspace list")]
+    List {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show a keyspace's shards, or where one of its keys belongs
+    #[command(after_help = "Examples:\n  rehome keyspace show flights\n  rehome keyspace show flights --key ORD")]
+    Show {
+        name: String,
+        /// Show hash, slot, shard, epoch and nodes of this partition key
+        #[arg(long)]
+        key: Option<String>,
+        /// How the key is written
+        #[arg(long, value_enum, default_value_t)]
+        encoding: Encoding,
+        #[command(flatten)]
+        remote: Remote,
+    },
+}
+
+impl Which {
+    pub fn remote(&self) -> &Remote {
+        match self {
+            Which::Create { remote, .. } | Which::List { remote } | Which::Show { remote, .. } => remote,
+        }
+    }
+}
+
+pub fn run(command: &Which) -> Result<(), Failure> {
+    let json = command.remote().json;
+    let client = Client::new(command.remote());
+    match command {
+        Which::Create { name, shards, buckets, .. } => {
+            let body = KeyspaceBody { name: name.clone(), shards: *shards, buckets: *buckets };
+            let made: KeyspaceShape = client.post("/v1/keyspaces", &body)?;
+            print(json, &made, |made| {
+                let (name, id, shards) = (&made.name, made.id, made.shards_active);
+                format!(
+                    "keyspace {name} is made, with id {id} and {shards} shards\nnext: rehome put {name} KEY SORT VALUE"
+                )
+            });
+        }
+        Which::List { .. } => {
+            let all: KeyspacesShape = client.get("/v1/keyspaces", &())?;
+            print(json, &all, |all| {
+                table(
+                    &["KEYSPACE", "ID", "SHARDS", "BUCKETS"],
+                    all.keyspaces.iter().map(|keyspace| {
+                        let KeyspaceShape { name, id, shards_active, buckets, .. } = keyspace;
+                        [name.clone(), id.to_string(), shards_active.to_string(), buckets.to_string()]
+                    }),
+                )
+            });
+        }
+        Which::Show { name, key: None, .. } => {
+            let shown: KeyspaceShape = client.get(&format!("/v1/keyspaces/{}", segment(name)), &())?;
+            print(json, &shown, describe);
+        }
+        Which::Show { name, key: Some(key), encoding, .. } => {
+            let query = KeyQuery { key: key.clone(), encoding: *encoding };
+            let shown: KeyShape = client.get(&format!("/v1/keyspaces/{}/key", segment(name)), &query)?;
+            print(json, &shown, |shown| {
+                format!(
+                    "key       {}\nhash      {}\nslot      {}\nshard     {}\nepoch     {}\nposition  {} (of the routes, in rehome.control)\nnodes     {}",
+                    shown.key,
+                    shown.hash,
+                    shown.slot,
+                    shown.shard,
+                    shown.epoch,
+                    shown.routes_position,
+                    shown.nodes.join(", ")
+                )
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns a keyspace with its shards, as text.
+pub fn describe(keyspace: &KeyspaceShape) -> String {
+    let rows = keyspace.shards.iter().map(|shard| {
+        let number = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
+        [
+            shard.shard.to_string(),
+            shard.slots.to_string(),
+            number(shard.applied_next),
+            number(shard.lag_records),
+            shard.nodes.join(","),
+            shard.broken.clone().map_or("ok".into(), |reason| format!("stopped: {reason}")),
+        ]
+    });
+    let table = table(&["SHARD", "SLOTS", "APPLIED", "LAG", "NODES", "REPLICA"], rows);
+    let KeyspaceShape { name, id, buckets, shards_active, routes_position, .. } = keyspace;
+    format!(
+        "keyspace {name}, id {id}: {buckets} buckets on {shards_active} shards, routes as of control position {routes_position}\n{table}"
+    )
+}

@@ -1,0 +1,59 @@
+//! `rehome put`.
+
+use super::{print, request_id};
+use crate::args::Remote;
+use crate::client::{Client, segment};
+use crate::exit::{Exit, Failure};
+use crate::wire::{Encoding, PutBody, WriteShape};
+
+/// Write one row
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  rehome put flights ORD 2001-01-01 '{\"delay\":3}'\n  rehome put flights ORD 2001-01-01 '{}' --if absent"
+)]
+pub struct Args {
+    keyspace: String,
+    /// Partition key
+    key: String,
+    /// Sort key; '' for a row without one
+    sort: String,
+    value: String,
+    /// How key, sort key and value are written
+    #[arg(long, value_enum, default_value_t)]
+    encoding: Encoding,
+    /// Request id of 32 hex digits: the same id again does nothing again
+    #[arg(long, value_parser = request_id)]
+    request: Option<String>,
+    /// Write only if the row is `absent`, `present`, or has this version (such as 4@811)
+    #[arg(long = "if", value_name = "CONDITION")]
+    condition: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let body = PutBody {
+        key: args.key.clone(),
+        sort: args.sort.clone(),
+        value: args.value.clone(),
+        encoding: args.encoding,
+        request: args.request.clone(),
+        condition: args.condition.clone(),
+    };
+    let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
+    report(&args.remote, &Client::new(&args.remote).post(&path, &body)?)
+}
+
+/// Prints a write's answer; a failed condition is a refusal.
+pub fn report(remote: &Remote, written: &WriteShape) -> Result<(), Failure> {
+    if written.verdict == "condition-failed" {
+        let found = written.version.as_deref().unwrap_or("no row");
+        let message = format!("the condition does not hold: found {found}");
+        return Err(Failure::new(Exit::Refused, "condition-failed", message));
+    }
+    print(remote.json, written, |written| {
+        let version = written.version.as_ref().map(|version| format!(" as version {version}")).unwrap_or_default();
+        format!("{}{version}, readable at token {}", written.verdict, written.token)
+    });
+    Ok(())
+}

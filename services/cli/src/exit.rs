@@ -1,0 +1,78 @@
+//! Exit codes, and failures that say what is wrong and which command to run next.
+
+use crate::wire::{ErrorBody, ErrorShape};
+use std::fmt;
+use std::process::ExitCode;
+
+/// Exit codes, as `rehome --help` documents them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Failed = 1,
+    // 2 is clap's, for wrong usage.
+    Usage = 2,
+    /// The system understood and said no: a name is taken, keys are moving, a comparison found differences.
+    Refused = 3,
+    NotFound = 4,
+    /// No answer: nothing listens there, or the connection broke.
+    Unreachable = 5,
+    /// What was waited for has not come in time.
+    TimedOut = 6,
+}
+
+/// Text for `--help`.
+pub const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 not found, \
+5 no answer from the server, 6 timed out.";
+
+/// Why a command failed, for a person and for a script.
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    /// Stable.
+    pub code: String,
+    pub message: String,
+    pub next_steps: Vec<String>,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Failure {
+        Failure { exit, code: code.into(), message: message.into(), next_steps: Vec::new() }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, "usage", message)
+    }
+
+    /// Adds a command to run next.
+    pub fn next(mut self, step: impl Into<String>) -> Failure {
+        self.next_steps.push(step.into());
+        self
+    }
+
+    /// Prints the failure, to standard output as JSON or to standard error as text, and returns its exit code.
+    pub fn report(&self, json: bool) -> ExitCode {
+        if json {
+            let error = ErrorShape { code: self.code.clone(), message: self.message.clone(), retry_after_ms: None };
+            let body = ErrorBody { error, next_steps: self.next_steps.clone() };
+            println!("{}", serde_json::to_string(&body).expect("these shapes always are JSON"));
+        } else {
+            #[expect(clippy::print_stderr, reason = "this is where a command says why it failed")]
+            {
+                eprintln!("{self}");
+            }
+        }
+        ExitCode::from(self.exit as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        self.next_steps.iter().try_for_each(|step| write!(f, "\n  next: {step}"))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::new(Exit::Failed, "failed", format!("{error:#}"))
+    }
+}

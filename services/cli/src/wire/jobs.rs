@@ -1,0 +1,160 @@
+//! Jobs, moves, and their stories.
+
+use serde::{Deserialize, Serialize};
+
+/// `POST /v1/keyspaces/{name}/reshard`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReshardBody {
+    pub shards: u32,
+    /// Keep the rows at their sources until `complete`.
+    #[serde(default)]
+    pub keep_source: bool,
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Who asks, for the story.
+    #[serde(default)]
+    pub requested_by: String,
+}
+
+/// What a reshard does: a job, or with `dry_run` just its moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReshardShape {
+    /// Nothing for a dry run.
+    pub job: Option<u64>,
+    pub moves: Vec<PlannedShape>,
+    pub next_steps: Vec<String>,
+}
+
+/// A move that is planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedShape {
+    pub source: u32,
+    pub destination: u32,
+    /// How many slots.
+    pub slots: u32,
+}
+
+/// A job with its moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobShape {
+    pub job: u64,
+    pub keyspace: String,
+    /// `running`, `switched`, `completed`, `cancelled` or `failed`.
+    pub state: String,
+    /// Nothing more will happen to it.
+    pub ended: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub shards: u32,
+    pub requested_by: String,
+    /// Milliseconds since 1970.
+    pub created_ms: u64,
+    pub moves: Vec<MoveShape>,
+    pub next_steps: Vec<String>,
+}
+
+/// A move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveShape {
+    #[serde(rename = "move")]
+    pub move_id: u64,
+    pub source: u32,
+    pub destination: u32,
+    pub slots: u32,
+    pub phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Rows in the snapshot; unknown before it is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    pub attempts: u32,
+    /// Records of the source's partition that the destination has not replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_records: Option<u64>,
+    /// Milliseconds since 1970 of the last change of phase.
+    pub changed_ms: u64,
+}
+
+/// `GET /v1/jobs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobsShape {
+    pub jobs: Vec<JobShape>,
+}
+
+/// `GET /v1/jobs/{job}/wait`, as query.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    #[serde(default)]
+    pub timeout_ms: u64,
+}
+
+/// The stories of a job's moves, or of one move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExplainShape {
+    pub job: u64,
+    pub keyspace: String,
+    pub requested_by: String,
+    pub created_ms: u64,
+    pub state: String,
+    pub moves: Vec<MoveStoryShape>,
+    pub next_steps: Vec<String>,
+}
+
+/// A move, told from the logs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveStoryShape {
+    #[serde(flatten)]
+    pub summary: MoveShape,
+    /// Position X: the copy shows the source's partition up to here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_position: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_digest: Option<String>,
+    pub attempts: Vec<AttemptShape>,
+    pub story: Vec<StoryLineShape>,
+}
+
+/// One try to cut a move over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptShape {
+    pub attempt: u64,
+    pub epoch: u64,
+    /// `open`, `switched` or `aborted`.
+    pub outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Position F in the source's partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    pub predicted_pause_ms: f64,
+    /// From the fence's append to the outcome's, by the log's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_pause_ms: Option<u64>,
+    pub reports: Vec<ReportShape>,
+}
+
+/// What one replica reported of its state at F.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportShape {
+    pub node: String,
+    /// `source` or `destination`.
+    pub side: String,
+    pub rows: u64,
+    pub tombstones: u64,
+    /// Digest of rows, and of request ids with source positions.
+    pub digest: String,
+}
+
+/// One line of a story.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoryLineShape {
+    /// Control position.
+    pub position: u64,
+    pub time_ms: u64,
+    pub what: String,
+}

@@ -1,0 +1,87 @@
+//! Keyspaces, keys, and how the whole system is.
+
+use super::JobShape;
+use serde::{Deserialize, Serialize};
+
+/// `POST /v1/keyspaces`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceBody {
+    pub name: String,
+    pub shards: u32,
+    pub buckets: u32,
+}
+
+/// A keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyspaceShape {
+    pub name: String,
+    pub id: u64,
+    pub buckets: u32,
+    /// Shards that own slots.
+    pub shards_active: u32,
+    /// Control position at which a route last changed.
+    pub routes_position: u64,
+    pub shards: Vec<ShardShape>,
+}
+
+/// A shard of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardShape {
+    pub shard: u32,
+    pub slots: u32,
+    /// Node ids.
+    pub nodes: Vec<String>,
+    /// Offset below which its replica has applied everything, and how many records it is behind; unknown at first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied_next: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_records: Option<u64>,
+    /// Why its replica has stopped for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
+}
+
+/// `GET /v1/keyspaces/{name}/key`, as query.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyQuery {
+    pub key: String,
+    #[serde(default)]
+    pub encoding: super::Encoding,
+}
+
+/// Where a partition key belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyShape {
+    pub key: String,
+    /// 16 hex digits.
+    pub hash: String,
+    pub slot: u32,
+    pub shard: u32,
+    pub epoch: u64,
+    /// Control position at which the route of some slot last changed.
+    pub routes_position: u64,
+    pub nodes: Vec<String>,
+}
+
+/// All keyspaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyspacesShape {
+    pub keyspaces: Vec<KeyspaceShape>,
+}
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusShape {
+    pub version: String,
+    pub pid: u32,
+    pub data: String,
+    pub uptime_ms: u64,
+    /// Offset below which the control log is folded.
+    pub control_position: u64,
+    pub keyspaces: Vec<KeyspaceShape>,
+    /// Jobs that have not ended.
+    pub jobs: Vec<JobShape>,
+    pub next_steps: Vec<String>,
+}
