@@ -6,7 +6,7 @@ use crate::marks;
 use crate::pending::Pending;
 use crate::regions;
 use crate::stop::Stop;
-use rehome_keyspace::{AttemptFacts, KeyRange, MoveId, Offset, Selector, ShardId, Side};
+use rehome_keyspace::{AttemptFacts, Attempts, KeyRange, MoveId, Offset, Selector, ShardId, Side};
 use rehome_records::store_value::{StoredInbound, StoredOutbound};
 use rehome_records::{Digest, SlotState, StateRegion, store_key};
 
@@ -117,6 +117,21 @@ impl ShardCore {
     /// Tells whether the selector may be wiped here: this replica has applied whatever ended its shard's ownership.
     pub fn all_closed(&self, selector: &Selector) -> bool {
         self.regions_of(selector).iter().all(|region| matches!(region.state, SlotState::Closed { .. }))
+    }
+
+    /// Tells whether a copy of the move may be ingested here, after a wipe. That is so too when an attempt of this very
+    /// move was opened already: the keys were another shard's then, and a replica that lacks its copy could not get one
+    /// otherwise.
+    pub fn may_ingest(&self, move_id: MoveId, selector: &Selector, attempts: &dyn Attempts) -> bool {
+        let opened_by_it = |attempt| {
+            let facts = attempts.attempt(attempt);
+            facts.is_some_and(|facts| facts.move_id == move_id && facts.destination == self.identity.shard)
+        };
+        self.regions_of(selector).iter().all(|region| match region.state {
+            SlotState::Closed { .. } => true,
+            SlotState::Contested { attempt, .. } => opened_by_it(attempt),
+            SlotState::Owned { .. } => false,
+        })
     }
 
     /// Tells whether this replica has applied its mark of the attempt on every key and knows what became of it (R11:
