@@ -96,7 +96,7 @@ impl Sim {
             assert_ne!(answer.verdict, Verdict::StaleRoute, "a client never sees a stale route");
         }
         if let Some(source) = &asked.source {
-            let sender = &mut self.senders[source.source.parse::<usize>().unwrap()];
+            let sender = &mut self.senders[source.source.parse::<usize>().expect("sources are named by number")];
             sender.on_their_way -= 1;
             match &answer {
                 Ok(answer) if answer.is_done() => {

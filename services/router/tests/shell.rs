@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use world::put;
 
+const UNPOISONED: &str = "no thread panics";
+const TAKES: &str = "the log in memory takes it";
+
 /// Replicas that answer every read with no rows, and say what they were asked.
 #[derive(Default)]
 struct Plain {
@@ -31,7 +34,7 @@ impl Replicas for Plain {
             ReadKind::Scan { range, .. } => vec![(range.clone(), Epoch(u64::from(shard.0) + 1))],
             _ => Vec::new(),
         };
-        self.asked.lock().unwrap().push((shard, request));
+        self.asked.lock().expect(UNPOISONED).push((shard, request));
         done(Ok(ReadAnswer { rows: Vec::new(), applied: None, covered, more_after: None }));
     }
 }
@@ -53,20 +56,21 @@ struct Setup {
 fn setup() -> Setup {
     let broker = Broker::new(1, Faults::default());
     let log: Arc<dyn Log> = broker.handle("router");
-    log.ensure_topic(CONTROL_TOPIC, 1).unwrap();
+    log.ensure_topic(CONTROL_TOPIC, 1).expect(TAKES);
     let created = ControlEvent::KeyspaceCreated {
         name: "k".into(),
-        placement: Placement::buckets(16).unwrap(),
+        placement: Placement::buckets(16).expect("a valid count"),
         shards: 2,
         request_retention_ms: 1_000,
     };
     let record = ControlRecord { command: 1, event: created }.into_record();
     let offset = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&offset);
-    let done = Box::new(move |result: Result<Vec<Offset>, _>| *seen.lock().unwrap() = Some(result.unwrap()[0]));
+    let done =
+        Box::new(move |result: Result<Vec<Offset>, _>| *seen.lock().expect(UNPOISONED) = Some(result.expect(TAKES)[0]));
     log.append(&control_partition(), Lane::Protocol, vec![record], done);
-    let keyspace = KeyspaceId(offset.lock().unwrap().unwrap().0);
-    log.ensure_topic(&data_topic("k", keyspace), 2).unwrap();
+    let keyspace = KeyspaceId(offset.lock().expect(UNPOISONED).expect("the append was acknowledged at once").0);
+    log.ensure_topic(&data_topic("k", keyspace), 2).expect(TAKES);
     let woken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&woken);
     let wake: Waker = Arc::new(move || {
@@ -74,7 +78,7 @@ fn setup() -> Setup {
     });
     let handle = RouterHandle::new(RouterLimits { queue_max: 10, ..RouterLimits::STANDARD }, Arc::clone(&wake));
     let replicas = Arc::new(Plain::default());
-    let follower = ControlFollower::new(&*log, wake).unwrap();
+    let follower = ControlFollower::new(&*log, wake).expect(TAKES);
     let mut next_id = 0u128;
     let ids: RequestIds = Box::new(move || {
         next_id += 1;
@@ -82,7 +86,7 @@ fn setup() -> Setup {
     });
     let called: Called = Arc::default();
     let calls = Arc::clone(&called);
-    let hook = Arc::new(move |kind, when| calls.lock().unwrap().push((kind, when)));
+    let hook = Arc::new(move |kind, when| calls.lock().expect(UNPOISONED).push((kind, when)));
     let router =
         Router::new(handle.clone(), follower, log, Arc::clone(&replicas) as Arc<dyn Replicas>, ids).with_hook(hook);
     Setup { broker, router, handle, replicas, keyspace, called, woken, answers: Answers::default() }
@@ -96,7 +100,7 @@ impl Setup {
     fn write(&self, write: WriteAsk) {
         let answers = Arc::clone(&self.answers);
         let write = WriteAsk { keyspace: self.keyspace, ..write };
-        self.handle.write(write, Box::new(move |answer| answers.lock().unwrap().push(answer)));
+        self.handle.write(write, Box::new(move |answer| answers.lock().expect(UNPOISONED).push(answer)));
     }
 
     /// Both shards accept whatever lies in their partitions.
@@ -123,10 +127,10 @@ fn a_write_goes_through_the_log_and_is_answered_by_its_verdict() {
     setup.write(put(b"key", 1, 1_000));
     assert!(setup.woken.load(Ordering::SeqCst) > woken, "an ask wakes the router");
     setup.turns();
-    assert!(setup.answers.lock().unwrap().is_empty(), "an append is not an answer");
+    assert!(setup.answers.lock().expect(UNPOISONED).is_empty(), "an append is not an answer");
     setup.accept_all();
     setup.turns();
-    let answers = setup.answers.lock().unwrap();
+    let answers = setup.answers.lock().expect(UNPOISONED);
     assert!(answers.len() == 1 && answers[0].as_ref().unwrap().is_done(), "{answers:?}");
     assert_eq!(setup.handle.counters().writes_answered, 1);
 }
@@ -170,7 +174,7 @@ fn reads_and_scans_reach_the_replicas() {
     );
     setup.turns();
     assert_eq!(told.load(Ordering::SeqCst), 2);
-    let asked = setup.replicas.asked.lock().unwrap();
+    let asked = setup.replicas.asked.lock().expect(UNPOISONED);
     assert_eq!(asked.len(), 3, "one read, and one part per shard: {asked:?}");
 }
 
@@ -181,7 +185,7 @@ fn every_effect_has_a_hook_before_and_after() {
     setup.turns();
     setup.accept_all();
     setup.turns();
-    let called = setup.called.lock().unwrap();
+    let called = setup.called.lock().expect(UNPOISONED);
     let expected = [EffectKind::Append, EffectKind::AnswerWrite]
         .into_iter()
         .flat_map(|kind| [(kind, When::Before), (kind, When::After)])
@@ -197,7 +201,7 @@ fn a_router_that_stands_still_lets_no_more_in() {
     for number in 0..11 {
         setup.write(put(b"key", number, 1_000));
     }
-    let answers = setup.answers.lock().unwrap();
+    let answers = setup.answers.lock().expect(UNPOISONED);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].as_ref().unwrap_err().code, "overloaded");
 }
@@ -211,11 +215,11 @@ fn a_router_that_ends_answers_everybody() {
     let Setup { router, handle, answers, keyspace, .. } = setup;
     drop(router);
     let remedies = |answers: &Answers| -> Vec<Remedy> {
-        answers.lock().unwrap().iter().map(|answer| answer.as_ref().unwrap_err().remedy).collect()
+        answers.lock().expect(UNPOISONED).iter().map(|answer| answer.as_ref().unwrap_err().remedy).collect()
     };
     assert_eq!(remedies(&answers), [Remedy::NotApplied, Remedy::Unknown]);
     let told = Arc::clone(&answers);
     let write = WriteAsk { keyspace, ..put(b"key", 3, 1_000) };
-    handle.write(write, Box::new(move |answer| told.lock().unwrap().push(answer)));
+    handle.write(write, Box::new(move |answer| told.lock().expect(UNPOISONED).push(answer)));
     assert_eq!(remedies(&answers), [Remedy::NotApplied, Remedy::Unknown, Remedy::NotApplied]);
 }

@@ -415,8 +415,8 @@ fn at_the_deadline_a_write_that_may_lie_somewhere_is_unknown() {
         story.ack(again.append, &[11]);
         story.verdict(0, 11, Verdict::StaleRoute);
     };
-    let cases: [&dyn Fn(&mut Story, Sent); 4] =
-        [&on_its_way, &without_verdict, &unknown_then_stale, &passed_over_then_stale];
+    type Case<'a> = &'a dyn Fn(&mut Story, Sent);
+    let cases: [Case<'_>; 4] = [&on_its_way, &without_verdict, &unknown_then_stale, &passed_over_then_stale];
     for (index, case) in cases.iter().enumerate() {
         let mut story = Story::new();
         story.ask(put(&key_in(SLOT, 0), 1, 50));

@@ -37,7 +37,7 @@ impl Rng {
 }
 
 pub fn placement() -> Placement {
-    Placement::buckets(SLOTS).unwrap()
+    Placement::buckets(SLOTS).expect("a valid count")
 }
 
 /// Returns routes that spread the slots over the shards, slot s to shard s mod SHARDS under epoch shard + 1.
@@ -59,7 +59,7 @@ pub fn routes(position: u64, routes: Vec<Route>) -> Routes {
 /// Returns a key of that slot; equal numbers give equal keys.
 pub fn key_in(slot: SlotId, number: u32) -> Vec<u8> {
     let keys = (0u32..).map(|n| format!("key-{n}").into_bytes());
-    keys.filter(|key| placement().slot(key) == slot).nth(number as usize).unwrap()
+    keys.filter(|key| placement().slot(key) == slot).nth(number as usize).expect("there are endless keys")
 }
 
 /// Returns a put of one row whose value is the number.
@@ -77,12 +77,13 @@ pub fn put(key: &[u8], number: u64, deadline_ms: u64) -> WriteAsk {
 /// Returns the number that [`put`] gave the write.
 pub fn number_of(write: &Write) -> u64 {
     let Operation::Change(change) = &write.operation else { panic!("only puts are used") };
-    u64::from_be_bytes(change.value.as_deref().unwrap().try_into().unwrap())
+    let value = change.value.as_deref().expect("puts have a value");
+    u64::from_be_bytes(value.try_into().expect("eight bytes"))
 }
 
 /// Reads the writes of an append.
 pub fn writes_of(records: &[Record]) -> Vec<Write> {
-    let read = |record: &Record| match DataRecord::read(record).unwrap() {
+    let read = |record: &Record| match DataRecord::read(record).expect("a router appends what can be read") {
         DataRecord::Write(write) => write,
         DataRecord::Mark(_) => panic!("a router appends no marks"),
     };
