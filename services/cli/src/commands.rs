@@ -19,6 +19,7 @@ pub mod wait;
 use crate::args::Command;
 use crate::exit::Failure;
 use serde::Serialize;
+use std::io::IsTerminal;
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
@@ -47,7 +48,11 @@ pub fn run(command: Command) -> Result<(), Failure> {
 fn log_to_stderr(level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("REHOME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
 }
 
 /// Prints the answer as one JSON object, or as text.

@@ -31,11 +31,13 @@ pub struct Failure {
     pub code: String,
     pub message: String,
     pub next_steps: Vec<String>,
+    /// The answer was printed as JSON already and says it all; only the exit code is left to give.
+    pub was_told: bool,
 }
 
 impl Failure {
     pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Failure {
-        Failure { exit, code: code.into(), message: message.into(), next_steps: Vec::new() }
+        Failure { exit, code: code.into(), message: message.into(), next_steps: Vec::new(), was_told: false }
     }
 
     pub fn usage(message: impl Into<String>) -> Failure {
@@ -48,8 +50,17 @@ impl Failure {
         self
     }
 
+    /// Leaves nothing but the exit code, if so.
+    pub fn silent_if(mut self, was_told: bool) -> Failure {
+        self.was_told = was_told;
+        self
+    }
+
     /// Prints the failure, to standard output as JSON or to standard error as text, and returns its exit code.
     pub fn report(&self, json: bool) -> ExitCode {
+        if self.was_told {
+            return ExitCode::from(self.exit as u8);
+        }
         if json {
             let error = ErrorShape { code: self.code.clone(), message: self.message.clone(), retry_after_ms: None };
             let body = ErrorBody { error, next_steps: self.next_steps.clone() };

@@ -3,6 +3,7 @@
 //! - [`args`]: the tree of commands; [`commands`]: one file for each.
 //! - [`exit`]: exit codes, and failures with the next command to run.
 //! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
+//! - [`demo`]: loads, reshards under load, compares.
 //! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
 
 mod api;
@@ -10,6 +11,7 @@ mod args;
 mod client;
 mod cluster;
 mod commands;
+mod demo;
 mod exit;
 mod failpoints;
 mod wire;

@@ -44,7 +44,7 @@ fn move_story(api: &Api, control: &ControlState, one: &Move) -> MoveStoryShape {
     let attempts = one.attempts.iter().filter_map(|id| control.attempt_record(*id));
     MoveStoryShape {
         summary: shapes::one_move(one, &api.cluster.progress()),
-        snapshot_position: one.snapshot.map(|snapshot| snapshot.position.0),
+        snapshot_position: one.snapshot.and_then(|snapshot| snapshot.position).map(|position| position.0),
         snapshot_digest: one.snapshot.map(|snapshot| digest(&snapshot.digest)),
         attempts: attempts.map(|attempt| attempt_shape(api.cluster.log(), &source, attempt)).collect(),
         story: one

@@ -90,7 +90,7 @@ pub fn one_move(one: &Move, progress: &Progress) -> MoveShape {
         },
         rows: one.snapshot.map(|snapshot| snapshot.digest.row_count),
         bytes: one.snapshot.map(|snapshot| snapshot.bytes),
-        attempts: one.attempts.len() as u32,
+        attempts_made: one.attempts.len() as u32,
         lag_records: replay.filter(|_| one.phase.is_before_switch()).map(|replay| replay.lag_records),
         changed_ms: one.changed_ms,
     }

@@ -1,6 +1,9 @@
 //! `rehome demo`.
 
-use crate::exit::Failure;
+use crate::demo::{self, FileInput, Input, Options};
+use crate::exit::{Exit, Failure};
+use anyhow::Context;
+use rehome_sources::Columns;
 use std::path::PathBuf;
 
 /// Load rows, change the shard count under load, and compare everything three ways
@@ -25,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     data: Option<PathBuf>,
     /// Closed-loop writers
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     writers: u32,
     /// Load only so many rows
     #[arg(long)]
@@ -39,7 +42,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Debug)]
-pub struct Plan(pub Vec<u32>);
+struct Plan(Vec<u32>);
 
 fn plan(text: &str) -> Result<Plan, String> {
     let counts: Option<Vec<u32>> = text.split(',').map(|part| part.parse().ok().filter(|count| *count > 0)).collect();
@@ -47,6 +50,47 @@ fn plan(text: &str) -> Result<Plan, String> {
     counts.map(Plan).ok_or_else(|| "a plan is two or more shard counts, such as 3,5,2".into())
 }
 
-pub fn run(_args: &Args) -> Result<(), Failure> {
-    Ok(())
+pub fn run(args: &Args) -> Result<(), Failure> {
+    super::log_to_stderr("warn");
+    let options = Options {
+        input: input(args)?,
+        plan: args.plan.0.clone(),
+        rows_max: args.rows,
+        writers: args.writers,
+        seed: args.seed,
+    };
+    // Removed when the demo ends.
+    let temporary = tempfile::Builder::new().prefix("rehome-demo-").tempdir().context("cannot make a folder")?;
+    let dir = args.data.as_deref().unwrap_or(temporary.path());
+    if args.data.is_some() && std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Failure::usage(format!("{} is not empty: the demo starts from nothing", dir.display())));
+    }
+    let report = demo::run(dir, &options)?;
+    println!("{}", report.table());
+    if !report.findings().is_clean() {
+        println!("{}", report.findings());
+    }
+    if args.json {
+        println!("{}", serde_json::to_string(&report).context("the figures are no JSON")?);
+    }
+    if report.is_good() {
+        return Ok(());
+    }
+    let failure = Failure::new(Exit::Failed, "demo-failed", "the comparison found differences, or nothing was written");
+    Err(failure.next("rehome demo --data FOLDER").silent_if(args.json))
+}
+
+fn input(args: &Args) -> Result<Input, Failure> {
+    let Some(input) = &args.input else {
+        return Err(Failure::usage("no rows: give --input FILE --key COLUMN, or --input zipf for generated rows")
+            .next("make demo")
+            .next("rehome demo --input zipf"));
+    };
+    if input == "zipf" {
+        return Ok(Input::Zipf { seed: args.seed });
+    }
+    let Some(key) = args.key.clone() else {
+        return Err(Failure::usage(format!("which column of {input} is the partition key? give --key COLUMN")));
+    };
+    Ok(Input::File(FileInput { path: input.into(), columns: Columns { key, sort: args.sort.clone() } }))
 }

@@ -91,7 +91,7 @@ pub fn describe(job: &JobShape) -> String {
             phase,
             number(one.rows),
             number(one.lag_records),
-            one.attempts.to_string(),
+            one.attempts_made.to_string(),
         ]
     });
     let table = table(&["MOVE", "SHARDS", "SLOTS", "PHASE", "ROWS", "LAG", "ATTEMPTS"], rows);

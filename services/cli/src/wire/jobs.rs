@@ -71,7 +71,7 @@ pub struct MoveShape {
     pub rows: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    pub attempts: u32,
+    pub attempts_made: u32,
     /// Records of the source's partition that the destination has not replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag_records: Option<u64>,
@@ -157,4 +157,19 @@ pub struct StoryLineShape {
     pub position: u64,
     pub time_ms: u64,
     pub what: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_story_of_a_move_holds_its_summary_beside_its_attempts() {
+        let text = r#"{"move":1,"source":0,"destination":3,"slots":5,"phase":"completed","attempts_made":1,
+            "changed_ms":9,"attempts":[],"story":[]}"#;
+        let story: MoveStoryShape = serde_json::from_str(text).unwrap();
+        assert_eq!((story.summary.move_id, story.summary.attempts_made, story.attempts.len()), (1, 1, 0));
+        let again = serde_json::from_str(&serde_json::to_string(&story).unwrap()).unwrap();
+        assert_eq!(story, again);
+    }
 }
