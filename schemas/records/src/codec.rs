@@ -9,7 +9,7 @@
 //! bincode is finished and unmaintained (RUSTSEC-2025-0141); it is pinned at 2.0.1 and touched here only, so that
 //! another codec can take its place under the next format number.
 
-use bincode::{Decode, Encode, config};
+use bincode::{BorrowDecode, Decode, Encode, config};
 use thiserror::Error;
 
 /// Format number of every body written today.
@@ -56,22 +56,43 @@ pub enum DecodeError {
 
 /// Returns the framed bytes of a value.
 pub fn encode<T: Encode>(kind: Kind, value: &T) -> Vec<u8> {
-    let mut out = vec![0u8; HEADER_BYTES];
-    bincode::encode_into_std_write(value, &mut out, config::standard()).expect("writing to memory cannot fail");
-    let length = u32::try_from(out.len() - HEADER_BYTES).expect("bodies are far below 4 GiB");
-    out[0] = FORMAT;
-    out[1] = kind as u8;
-    out[2..6].copy_from_slice(&length.to_be_bytes());
-    let checksum = checksum(&out[..6], &out[HEADER_BYTES..]);
-    out[6..10].copy_from_slice(&checksum.to_be_bytes());
+    let mut out = Vec::new();
+    encode_into(kind, value, &mut out);
     out
+}
+
+/// Appends the framed bytes of a value to what is there.
+pub fn encode_into<T: Encode>(kind: Kind, value: &T, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + HEADER_BYTES, 0);
+    bincode::encode_into_std_write(value, out, config::standard()).expect("writing to memory cannot fail");
+    let (header, body) = out[start..].split_at_mut(HEADER_BYTES);
+    let length = u32::try_from(body.len()).expect("bodies are far below 4 GiB");
+    header[0] = FORMAT;
+    header[1] = kind as u8;
+    header[2..6].copy_from_slice(&length.to_be_bytes());
+    let checksum = checksum(&header[..6], body);
+    header[6..10].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Reads a framed value; the frame must be whole, and hold exactly one value of this kind.
 pub fn decode<T: Decode<()>>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
     let body = body(kind, bytes)?;
-    let (value, used) = bincode::decode_from_slice(body, config::standard().with_limit::<BODY_BYTES_MAX>())
-        .map_err(|error| DecodeError::Body { kind, reason: error.to_string() })?;
+    finish(kind, body, bincode::decode_from_slice(body, limited()))
+}
+
+/// Reads a framed value whose parts stay in the frame; the frame must be whole, and hold exactly one value of this kind.
+pub fn decode_borrowed<'a, T: BorrowDecode<'a, ()>>(kind: Kind, bytes: &'a [u8]) -> Result<T, DecodeError> {
+    let body = body(kind, bytes)?;
+    finish(kind, body, bincode::borrow_decode_from_slice(body, limited()))
+}
+
+fn limited() -> impl config::Config {
+    config::standard().with_limit::<BODY_BYTES_MAX>()
+}
+
+fn finish<T>(kind: Kind, body: &[u8], read: Result<(T, usize), bincode::error::DecodeError>) -> Result<T, DecodeError> {
+    let (value, used) = read.map_err(|error| DecodeError::Body { kind, reason: error.to_string() })?;
     if used != body.len() {
         return Err(DecodeError::Body { kind, reason: format!("{} bytes too many", body.len() - used) });
     }

@@ -43,12 +43,12 @@ pub enum ControlEvent {
     MoveStarted {
         move_id: MoveId,
     },
-    /// A source replica exported the selector at position X.
+    /// A source replica exported the selector at position X; no position: its partition had no record yet.
     SnapshotTaken {
         move_id: MoveId,
         copy: u32,
         node: NodeId,
-        position: Offset,
+        position: Option<Offset>,
         digest: Digest,
         bytes: u64,
     },

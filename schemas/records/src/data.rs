@@ -24,6 +24,9 @@ pub const HEADER_REQUEST: &str = "rh-request";
 pub const HEADER_SOURCE: &str = "rh-source";
 pub const HEADER_OPERATION: &str = "rh-op";
 pub const HEADER_MARK: &str = "rh-mark";
+/// All of them, the most frequent first.
+pub const HEADERS: [&str; 6] =
+    [HEADER_EPOCH, HEADER_REQUEST, HEADER_SORT, HEADER_OPERATION, HEADER_SOURCE, HEADER_MARK];
 
 /// A record of a data topic, read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ pub struct Manifest {
     pub move_id: MoveId,
     pub copy: u32,
     pub selector: Selector,
-    /// Position X: the last record of the source's partition that the snapshot holds.
-    pub position: Offset,
+    /// Position X: the last record of the source's partition that the snapshot holds; nothing when it had none yet.
+    pub position: Option<Offset>,
     pub digest: Digest,
     /// Slot states of the selector at X.
     pub states: Vec<StateRegion>,

@@ -1,6 +1,7 @@
 //! An ordinary Kafka record, as the log port carries it.
 
-use crate::codec::{DecodeError, Kind, decode, encode};
+use crate::codec::{DecodeError, Kind, decode_borrowed, encode_into};
+use crate::data;
 use rehome_keyspace::Offset;
 use std::borrow::Cow;
 use std::fmt;
@@ -69,21 +70,38 @@ pub struct Logged {
 impl Logged {
     /// Returns the record as a local log writes it down; its offset is the log's own key.
     pub fn encode(record: &Record, append_time_ms: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(record.bytes() + 64);
+        Logged::encode_into(record, append_time_ms, &mut out);
+        out
+    }
+
+    /// Appends what [`Logged::encode`] returns to what is there.
+    pub fn encode_into(record: &Record, append_time_ms: u64, out: &mut Vec<u8>) {
         let headers: Vec<(&str, &[u8])> =
             record.headers.iter().map(|header| (&*header.name, header.value.as_slice())).collect();
-        encode(Kind::LogRecord, &(append_time_ms, record.key.as_deref(), record.value.as_deref(), headers))
+        encode_into(Kind::LogRecord, &(append_time_ms, record.key.as_deref(), record.value.as_deref(), headers), out);
     }
 
     /// Reads what [`Logged::encode`] wrote.
     pub fn decode(offset: Offset, bytes: &[u8]) -> Result<Logged, DecodeError> {
-        type Body = (u64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Vec<u8>)>);
-        let (append_time_ms, key, value, headers): Body = decode(Kind::LogRecord, bytes)?;
-        let headers = headers.into_iter().map(|(name, value)| Header { name: Cow::Owned(name), value }).collect();
-        Ok(Logged { offset, append_time_ms, record: Record { key, value, headers } })
+        type Body<'a> = (u64, Option<&'a [u8]>, Option<&'a [u8]>, Vec<(&'a str, &'a [u8])>);
+        let (append_time_ms, key, value, headers): Body<'_> = decode_borrowed(Kind::LogRecord, bytes)?;
+        let headers = headers.into_iter().map(|(name, value)| Header { name: known(name), value: value.to_vec() });
+        let record =
+            Record { key: key.map(<[u8]>::to_vec), value: value.map(<[u8]>::to_vec), headers: headers.collect() };
+        Ok(Logged { offset, append_time_ms, record })
     }
 
     /// Returns a hash of the record and its append time; another record at the same offset means another log.
     pub fn hash(&self) -> u64 {
         xxhash_rust::xxh3::xxh3_64(&Logged::encode(&self.record, self.append_time_ms))
+    }
+}
+
+/// Returns the name without a copy when it is one of ours.
+fn known(name: &str) -> Cow<'static, str> {
+    match data::HEADERS.iter().find(|known| **known == name) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(name.to_string()),
     }
 }

@@ -135,10 +135,10 @@ stored!(StoredInbound, Inbound);
 /// How far a destination replica has replayed the source's partition, with the states it judges by.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StoredReplay {
-    /// Position X of the snapshot.
-    pub snapshot: Offset,
+    /// Position X of the snapshot; nothing when the source's partition had no record yet.
+    pub snapshot: Option<Offset>,
     /// The last replayed record of the source's partition; X at first.
-    pub position: Offset,
+    pub position: Option<Offset>,
     pub digest: Digest,
     pub states: Vec<StateRegion>,
     /// Attempts that fenced the selector in the source's partition, with the offset of the fence.

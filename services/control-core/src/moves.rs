@@ -95,8 +95,8 @@ pub enum Ending {
 pub struct SnapshotFacts {
     pub copy: u32,
     pub node: NodeId,
-    /// Position X in the source's partition.
-    pub position: Offset,
+    /// Position X in the source's partition; nothing when it had no record yet.
+    pub position: Option<Offset>,
     pub digest: Digest,
     pub bytes: u64,
 }

@@ -5,7 +5,7 @@
 use crate::{ControlFollower, control_partition};
 use rehome_control_core::{ControlState, Decision};
 use rehome_keyspace::Offset;
-use rehome_ports::{Inbox, Lane, Log, PortError, Role, Signal, Turn, Waker};
+use rehome_ports::{Inbox, Lane, Log, PortError, Role, Turn, Waker};
 use rehome_records::{ControlEvent, ControlRecord};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,10 +56,11 @@ pub struct ControlDesk {
 }
 
 impl ControlDesk {
-    pub fn new(log: Arc<dyn Log>, signal: &Arc<Signal>) -> Result<ControlDesk, PortError> {
-        let follower = ControlFollower::new(&*log, signal.waker())?;
+    /// `wake` wakes the role's owner.
+    pub fn new(log: Arc<dyn Log>, wake: Waker) -> Result<ControlDesk, PortError> {
+        let follower = ControlFollower::new(&*log, Arc::clone(&wake))?;
         let handle = DeskHandle {
-            inbox: Inbox::new(signal.waker()),
+            inbox: Inbox::new(wake),
             latest: Arc::new(Mutex::new(Arc::new(ControlState::new()))),
             watchers: Watchers::default(),
         };

@@ -43,15 +43,14 @@ impl Copier {
         let name = snapshot_name(self.keyspace, self.shard, move_id, copy);
         let mut exported = None;
         self.store.snapshot(&mut |reader| {
-            let applied =
-                reader.get(&store_key::applied())?.ok_or_else(|| PortError::not_applied("nothing is applied yet"))?;
-            let applied = StoredApplied::decode(&applied).map_err(unreadable)?;
+            let applied = reader.get(&store_key::applied())?;
+            let applied = applied.map(|applied| StoredApplied::decode(&applied)).transpose().map_err(unreadable)?;
             let outbound = reader.get(&store_key::outbound(move_id))?;
             let outbound = outbound.ok_or_else(|| PortError::not_applied(format!("move {move_id} is gone")))?;
             let outbound = StoredOutbound::decode(&outbound).map_err(unreadable)?;
             let states = states_of(reader, &outbound.selector)?;
             if let Some(region) = states.iter().find(|region| !matches!(region.state, SlotState::Owned { .. })) {
-                return Err(PortError::not_applied(format!("{region:?} is not owned here at {}", applied.offset)));
+                return Err(PortError::not_applied(format!("{region:?} is not owned here at {applied:?}")));
             }
             let mut writer = self.snapshots.create(&name)?;
             let digest = around(&self.hook, Step::ExportRuns, || {
@@ -63,7 +62,7 @@ impl Copier {
                 move_id,
                 copy,
                 selector: outbound.selector.clone(),
-                position: applied.offset,
+                position: applied.map(|applied| applied.offset),
                 digest,
                 states,
                 fences: outbound.fences.clone(),

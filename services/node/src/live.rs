@@ -19,6 +19,7 @@ pub(crate) struct Live {
     next: Offset,
     /// The last applied record as the store knows it, until it was read again and found the same.
     expected: Option<StoredApplied>,
+    announced: bool,
 }
 
 impl Live {
@@ -31,7 +32,7 @@ impl Live {
     ) -> Result<Live, PortError> {
         let from = applied.map_or(Offset(0), |applied| applied.offset);
         let tail = log.tail(partition, from, wake.clone())?;
-        Ok(Live { tail, queue: VecDeque::new(), next: from, expected: applied })
+        Ok(Live { tail, queue: VecDeque::new(), next: from, expected: applied, announced: false })
     }
 
     /// Returns the offset below which everything is applied.
@@ -108,7 +109,10 @@ impl Replica {
             records += 1;
             self.live.queue.pop_front();
         }
-        let verdicts = applied.filter(|_| !verdicts.is_empty()).map(|applied| VerdictBatch {
+        // The first batch of a life tells routers which verdicts they will not hear again.
+        let first = if self.live.announced { None } else { self.core.applied().map(|applied| applied.offset) };
+        self.live.announced = true;
+        let verdicts = applied.or(first).map(|applied| VerdictBatch {
             keyspace: self.keyspace,
             shard: self.shard,
             verdicts,

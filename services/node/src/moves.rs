@@ -102,8 +102,8 @@ impl Replica {
                 (Phase::Copying, Side::Source) => self.export_duty(duty, pending, after),
                 (Phase::Copying, Side::Destination) => self.ingest_duty(duty, pending, after),
                 (Phase::CuttingOver { .. }, _) => self.ready_duty(duty, after),
-                (Phase::Completing { .. }, Side::Source) => self.wipe_duty(duty, after),
-                (Phase::Cancelling | Phase::Failing { .. }, Side::Destination) => self.wipe_duty(duty, after),
+                (Phase::Completing { .. }, Side::Source) => self.wipe_duty(duty, pending, after),
+                (Phase::Cancelling | Phase::Failing { .. }, Side::Destination) => self.wipe_duty(duty, pending, after),
                 (Phase::Cancelling | Phase::Failing { .. }, Side::Source) => self.forget_outbound(duty, pending),
                 _ => {}
             }
@@ -285,7 +285,10 @@ impl Replica {
     }
 
     /// Drops the rows that a completed move left at its source, or one that ended early at its destination.
-    fn wipe_duty(&mut self, duty: &Duty, after: &mut AfterWrite) {
+    ///
+    /// The bookkeeping goes first, in the turn's batch, and is durable with the wipe: a replay that came back to life in
+    /// a later life of this replica would write rows into the range that was just emptied.
+    fn wipe_duty(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
         if duty.told {
             return;
         }
@@ -303,6 +306,8 @@ impl Replica {
             }
             Some(Running::Done(_) | Running::Durable(_)) | None => {
                 if self.may_wipe(duty) {
+                    self.core.forget_move(duty.id, pending);
+                    self.replays.remove(&duty.id);
                     self.running.insert(duty.id, Running::Working);
                     let work =
                         Work::Wipe { selector: Arc::clone(&duty.selector), source: duty.source, copy: duty.copy };
@@ -383,7 +388,8 @@ impl Replica {
                     JobDone::Flushed(event, around(&copier.hook, Step::Flush, || copier.store.flush()))
                 }
                 Work::Wipe { selector, source, copy } => {
-                    let wiped = copier.wipe(&selector).and_then(|()| copier.remove_snapshot(source, move_id, copy));
+                    let wiped = copier.wipe(&selector).and_then(|()| copier.store.flush());
+                    let wiped = wiped.and_then(|()| copier.remove_snapshot(source, move_id, copy));
                     JobDone::Wiped(wiped)
                 }
             };

@@ -55,6 +55,11 @@ pub struct NodeReads {
 }
 
 impl NodeReads {
+    /// Tells whether the node hosts a replica of the shard.
+    pub fn hosts(&self, keyspace: KeyspaceId, shard: ShardId) -> bool {
+        self.hosted.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(keyspace, shard))
+    }
+
     /// Makes everything applied so far durable in every replica; `done` is called once for each.
     pub fn flush_all(&self, done: impl Fn(Result<(), PortError>) + Clone + Send + 'static) -> usize {
         let hosted = self.hosted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,6 +157,7 @@ impl Node {
                 Ok(()) => opened = true,
                 Err(error) if error.remedy == Remedy::Broken => {
                     tracing::error!(keyspace = %keyspace.name, %shard, %error, "replica cannot be opened");
+                    (self.config.progress)(self.broken_progress(keyspace.id, shard, &error));
                     self.broken.insert((keyspace.id, shard), error.message);
                 }
                 Err(error) => {
@@ -161,6 +167,18 @@ impl Node {
             }
         }
         opened
+    }
+
+    fn broken_progress(&self, keyspace: KeyspaceId, shard: ShardId, error: &PortError) -> ReplicaProgress {
+        ReplicaProgress {
+            keyspace,
+            shard,
+            node: self.config.node,
+            applied_next: Offset(0),
+            lag_records: 0,
+            inbound: Vec::new(),
+            broken: Some(error.message.clone()),
+        }
     }
 
     fn open(&self, keyspace: &Keyspace, shard: ShardId) -> Result<(), PortError> {

@@ -22,16 +22,17 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Follows the source's partition from after that position.
+    /// Follows the source's partition from after that position on, from the start without one.
     pub fn open(
         log: &dyn Log,
         source: ShardId,
         partition: &TopicPartition,
-        position: Offset,
+        position: Option<Offset>,
         wake: &Waker,
     ) -> Result<Replay, PortError> {
-        let tail = log.tail(partition, position.next(), wake.clone())?;
-        Ok(Replay { source, tail, queue: VecDeque::new(), next: position.next(), records: 0 })
+        let from = position.map_or(Offset(0), Offset::next);
+        let tail = log.tail(partition, from, wake.clone())?;
+        Ok(Replay { source, tail, queue: VecDeque::new(), next: from, records: 0 })
     }
 
     /// Returns the offset below which everything is replayed.

@@ -101,6 +101,6 @@ impl Judge<'_> {
         self.inbounds
             .get(&move_id)
             .and_then(|inbound| inbound.stored.replay.as_ref())
-            .is_some_and(|replay| replay.position >= fence)
+            .is_some_and(|replay| replay.position >= Some(fence))
     }
 }

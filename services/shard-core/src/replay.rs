@@ -47,7 +47,7 @@ impl ShardCore {
         let Some((inbound, replay)) = inbound.and_then(|inbound| Some((inbound, inbound.replay.as_ref()?))) else {
             return Err(Stop::Broken(format!("move {move_id} has no replay here")));
         };
-        if logged.offset <= replay.position {
+        if Some(logged.offset) <= replay.position {
             return Ok(());
         }
         if !ended(inbound, replay, ground.attempts) {
@@ -69,7 +69,7 @@ impl ShardCore {
                 }
             }
         }
-        self.change_replay(move_id, |replay| replay.position = logged.offset);
+        self.change_replay(move_id, |replay| replay.position = Some(logged.offset));
         Ok(())
     }
 
@@ -175,6 +175,6 @@ fn ended(inbound: &StoredInbound, replay: &StoredReplay, attempts: &dyn Attempts
     // The latest attempt tells: an attempt is started only after the one before it was aborted.
     replay.fences.last().and_then(|(attempt, _)| attempts.attempt(*attempt)).is_some_and(|facts| {
         facts.move_id == inbound.move_id
-            && matches!(facts.outcome, Some(Outcome::Switched { fence }) if replay.position >= fence)
+            && matches!(facts.outcome, Some(Outcome::Switched { fence }) if replay.position >= Some(fence))
     })
 }

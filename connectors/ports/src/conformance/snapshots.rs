@@ -47,7 +47,7 @@ pub fn manifest(runs: Vec<RunInfo>) -> Manifest {
         move_id: MoveId(3),
         copy: 1,
         selector: Selector::new(vec![KeyRange::all()]),
-        position: Offset(41),
+        position: Some(Offset(41)),
         digest: Digest::default(),
         states: Vec::new(),
         fences: Vec::new(),

@@ -33,7 +33,8 @@ impl ControlState {
         let SnapshotFacts { copy, node, position, digest, bytes } = taken;
         let rows = digest.row_count;
         self.move_mut(move_id).snapshot = Some(taken);
-        self.tell(move_id, at, format!("node {node} took copy {copy} at X = {position}: {rows} rows, {bytes} bytes"));
+        let x = position.map_or("the start".to_owned(), |position| position.to_string());
+        self.tell(move_id, at, format!("node {node} took copy {copy} at X = {x}: {rows} rows, {bytes} bytes"));
         Ok(Decision::Accepted(accepted))
     }
 

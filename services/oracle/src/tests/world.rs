@@ -58,7 +58,7 @@ impl World {
         let (move_id, copy, node, digest) = (MoveId(1), 1, NodeId(1), Digest::default());
         self.tell(at, ControlEvent::JobSubmitted(job));
         self.tell(at + 1, ControlEvent::MoveStarted { move_id });
-        let position = Offset(0);
+        let position = Some(Offset(0));
         self.tell(at + 2, ControlEvent::SnapshotTaken { move_id, copy, node, position, digest, bytes: 0 });
         self.tell(at + 3, ControlEvent::CopyIngested { move_id, copy, node, digest });
     }

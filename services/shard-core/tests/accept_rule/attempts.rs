@@ -313,7 +313,7 @@ fn a_mark_that_cites_beyond_the_end_of_the_control_log_stalls_nothing() {
     assert!(is_accepted(p0.verdict(&world)));
     p1.replay(&world, move_id).unwrap();
     let last = world.partitions[&ShardId(0)].last().unwrap().offset;
-    assert_eq!(p1.core.inbound(move_id).unwrap().replay.as_ref().unwrap().position, last);
+    assert_eq!(p1.core.inbound(move_id).unwrap().replay.as_ref().unwrap().position, Some(last));
 }
 
 #[test]

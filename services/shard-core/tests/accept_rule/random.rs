@@ -179,8 +179,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// More cases than these with `PROPTEST_CASES`.
+fn config() -> ProptestConfig {
+    let standard = ProptestConfig::default();
+    ProptestConfig { cases: standard.cases.max(4_000), failure_persistence: None, ..standard }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn random_logs_are_judged_as_the_oracle_says_and_break_no_invariant(

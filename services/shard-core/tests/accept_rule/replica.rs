@@ -143,7 +143,7 @@ impl Replica {
         let inbound = self.core.inbound(move_id).expect("a move on its way in");
         let position = inbound.replay.as_ref().expect("a copy").position;
         let partition = &world.partitions[&inbound.source];
-        let first = partition.partition_point(|logged| logged.offset <= position);
+        let first = partition.partition_point(|logged| Some(logged.offset) <= position);
         let view = self.view.clone();
         self.batch(world, |core, ground| {
             for (count, logged) in partition[first..].iter().take(records).enumerate() {
@@ -175,7 +175,7 @@ impl Replica {
     /// Starts the running digest and takes a snapshot of the selector; nothing when this replica may not.
     pub fn export(&mut self, world: &World, move_id: MoveId) -> Option<Copy> {
         let selector = world.moves[&move_id].selector.clone();
-        let position = self.core.applied()?.offset;
+        let position = self.core.applied().map(|applied| applied.offset);
         if !self.core.holds_whole(&selector) {
             return None;
         }

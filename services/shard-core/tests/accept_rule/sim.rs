@@ -116,8 +116,13 @@ impl Sim {
         let count = replica.apply_batch(world, records, &mut |core, laid: &Laid<'_>, logged, applied| {
             judged.push((logged.offset, applied.clone()));
             for (move_id, a_move) in world.moves.iter().filter(|(_, a_move)| a_move.source == shard && !a_move.ended) {
-                let states = core.regions_of(&a_move.selector);
-                if states.iter().any(|region| matches!(region.state, SlotState::Closed { .. })) {
+                // A destination that has not replayed all of an earlier move does not have the rows yet.
+                let holds = |state| match state {
+                    SlotState::Owned { .. } => true,
+                    SlotState::Contested { attempt, .. } => world.control.facts(attempt).source == shard,
+                    SlotState::Closed { .. } => false,
+                };
+                if !core.regions_of(&a_move.selector).iter().all(|region| holds(region.state)) {
                     continue;
                 }
                 let digest = digest_of(laid, &a_move.selector).expect("sound entries");

@@ -101,7 +101,7 @@ fn a_copy_taken_past_the_fence_is_ready_at_once() {
     let mut late = Replica::new(&world, 1);
     let mut copy = world.moves[&move_id].copy.clone().unwrap();
     let selector = copy.manifest.selector.clone();
-    copy.manifest.position = p0.core.applied().unwrap().offset;
+    copy.manifest.position = p0.core.applied().map(|applied| applied.offset);
     copy.manifest.states = p0.core.regions_of(&selector);
     copy.manifest.fences = p0.core.outbound(move_id).unwrap().fences.clone();
     late.ingest(&world, &copy);

@@ -1,0 +1,98 @@
+//! The comparison and the invariants, once everything is quiet.
+
+use crate::operator::KEYSPACE;
+use crate::process::lock;
+use crate::world::{Failure, World};
+use rehome_invariants::{Accepted, Cutover, Fence, Grant, History, violations};
+use rehome_keyspace::{Outcome, Selector, ShardId, Side};
+use rehome_oracle::{Comparison, ControlStory, fold};
+use rehome_ports::Reader;
+use rehome_records::control::data_topic;
+use rehome_records::{DataRecord, Logged, TopicPartition};
+use std::ops::ControlFlow;
+
+/// Compares what clients were answered, what lies in the stores, and an independent fold of the logs.
+pub fn judge(world: &mut World) -> Result<(), Failure> {
+    let control = world.site.broker.records(&rehome_control_log::control_partition());
+    let story = ControlStory::of(&control);
+    let keyspace = story.keyspace_named(KEYSPACE).ok_or_else(|| Failure("there is no keyspace".into()))?;
+    let topic = data_topic(&keyspace.name, keyspace.id);
+    let partitions: Vec<Vec<Logged>> =
+        (0..keyspace.shards).map(|shard| world.site.broker.records(&TopicPartition::new(&*topic, shard))).collect();
+    for logged in control.iter().chain(partitions.iter().flatten()) {
+        world.trace.bytes(&Logged::encode(&logged.record, logged.offset.0));
+    }
+    let read = partitions.iter().map(|records| records.iter().cloned().map(Ok)).collect();
+    let folded = fold(&story, keyspace.id, read).map_err(|error| Failure(format!("the logs do not fold: {error}")))?;
+    let history = history(&story, keyspace, &partitions, &folded);
+    let mut comparison = Comparison::new(&story, folded);
+    for client in &world.clients {
+        comparison.history(&client.history);
+    }
+    for ((_, owner, shard), store) in lock(&world.site.stores).iter() {
+        if *owner == keyspace.id {
+            let entry = |key: &[u8], value: &[u8]| {
+                comparison.store_entry(*shard, key, value);
+                ControlFlow::Continue(())
+            };
+            let mut entry = entry;
+            store
+                .scan(&rehome_keyspace::KeyRange::all(), false, &mut entry)
+                .map_err(|error| Failure(error.to_string()))?;
+        }
+    }
+    let (findings, _) = comparison.finish();
+    if !findings.is_clean() {
+        return Err(Failure(format!("the comparison finds\n{findings}")));
+    }
+    let violated = violations(&history);
+    if violated.is_empty() {
+        return Ok(());
+    }
+    let texts: Vec<String> = violated.iter().map(ToString::to_string).collect();
+    Err(Failure(texts.join("\n")))
+}
+
+fn history(
+    story: &ControlStory,
+    keyspace: &rehome_oracle::KeyspaceStory,
+    partitions: &[Vec<Logged>],
+    folded: &rehome_oracle::Folded,
+) -> History {
+    let mut history = History::default();
+    for (epoch, grant) in &keyspace.grants {
+        if let rehome_oracle::Grant::Created(shard) = grant {
+            let mine = |slot: &u32| story.granted(keyspace, rehome_keyspace::SlotId(*slot), *epoch) == Some(*shard);
+            let slots = (0..keyspace.placement.slot_count()).filter(mine).map(rehome_keyspace::SlotId);
+            history.grants.push(Grant { epoch: *epoch, shard: *shard, selector: keyspace.placement.selector(slots) });
+        }
+    }
+    for attempt in story.attempts.values() {
+        let selector: Selector = keyspace.placement.selector(story.moves[&attempt.move_id].slots.iter().copied());
+        let Some(outcome) = attempt.outcome else { continue };
+        let shard = match outcome.winner() {
+            Side::Source => attempt.source,
+            Side::Destination => attempt.destination,
+        };
+        history.grants.push(Grant { epoch: attempt.epoch, shard, selector: selector.clone() });
+        let fence = outcome.fence();
+        history.fences.push(Fence {
+            attempt: attempt.attempt,
+            shard: attempt.source,
+            selector,
+            epoch: attempt.epoch,
+            offset: fence,
+        });
+        if matches!(outcome, Outcome::Switched { .. }) && attempt.unequal_digests {
+            history.cutovers.push(Cutover { attempt: attempt.attempt, source: None, destinations: Vec::new() });
+        }
+    }
+    for (shard, records) in (0u32..).map(ShardId).zip(partitions) {
+        for logged in records.iter().filter(|logged| folded.accepted.contains(shard, logged.offset)) {
+            if let Ok(DataRecord::Write(write)) = DataRecord::read(&logged.record) {
+                history.accepted.push(Accepted::of(shard, logged.offset, &keyspace.placement, &write));
+            }
+        }
+    }
+    history
+}

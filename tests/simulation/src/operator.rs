@@ -1,0 +1,102 @@
+//! Who creates the keyspace and asks for reshards, and sometimes cancels.
+
+use crate::options::Options;
+use crate::process::Site;
+use crate::trace::Counts;
+use rehome_control_log::DeskHandle;
+use rehome_keyspace::{JobId, Placement};
+use rehome_records::ControlEvent;
+use rehome_records::control::{JobOptions, JobSubmitted};
+use std::collections::VecDeque;
+
+pub const KEYSPACE: &str = "rows";
+
+/// Asks for one thing after the other: what comes next follows from the control log.
+pub struct Operator {
+    placement: Placement,
+    shards_at_creation: u32,
+    plan: VecDeque<u32>,
+    nodes: u64,
+    asked_at_ms: Option<u64>,
+}
+
+/// Pause before the same thing is asked for again, in milliseconds.
+const AGAIN_AFTER_MS: u64 = 500;
+
+impl Operator {
+    pub fn new(options: &Options) -> Operator {
+        let mut plan: VecDeque<u32> = options.plan.iter().copied().collect();
+        Operator {
+            placement: Placement::buckets(options.buckets).expect("options draw few buckets"),
+            shards_at_creation: plan.pop_front().expect("a plan starts with the shards at creation"),
+            plan,
+            nodes: options.nodes,
+            asked_at_ms: None,
+        }
+    }
+
+    /// Tells whether everything that was planned has ended.
+    pub fn is_done(&self, desk: &DeskHandle) -> bool {
+        self.plan.is_empty() && desk.state().keyspace_named(KEYSPACE).is_some() && running(desk).is_none()
+    }
+
+    /// Asks for the next thing, when the last one has ended.
+    pub fn act(&mut self, now_ms: u64, desk: &DeskHandle, site: &Site, counts: &mut Counts) {
+        if self.asked_at_ms.is_some_and(|at| now_ms < at + AGAIN_AFTER_MS) {
+            return;
+        }
+        let state = desk.state();
+        let event = match state.keyspace_named(KEYSPACE) {
+            None if (state.nodes().count() as u64) < self.nodes => return,
+            None => ControlEvent::KeyspaceCreated {
+                name: KEYSPACE.into(),
+                placement: self.placement,
+                shards: self.shards_at_creation,
+                request_retention_ms: 24 * 3_600_000,
+            },
+            Some(_) if running(desk).is_some() => return,
+            Some(keyspace) => {
+                let Some(shards) = self.plan.front().copied() else { return };
+                let Ok(moves) = rehome_planner::even(&keyspace.owners(), shards) else {
+                    // An earlier job had been cancelled in part, or done all of it.
+                    self.plan.pop_front();
+                    return;
+                };
+                if state.jobs().any(|job| job.shards == shards && job.requested_by == self.name()) {
+                    self.plan.pop_front();
+                    return;
+                }
+                counts.jobs += 1;
+                ControlEvent::JobSubmitted(JobSubmitted {
+                    keyspace: keyspace.id,
+                    shards,
+                    moves,
+                    options: JobOptions { abort_after_ms: 400, ..JobOptions::STANDARD },
+                    requested_by: self.name(),
+                })
+            }
+        };
+        self.asked_at_ms = Some(now_ms);
+        desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
+    }
+
+    /// Names the step of the plan, so that each is asked for once.
+    fn name(&self) -> String {
+        format!("{} steps to go", self.plan.len())
+    }
+
+    /// Cancels the job that runs.
+    pub fn cancel(&self, desk: &DeskHandle, site: &Site, counts: &mut Counts) {
+        if let Some(job) = running(desk) {
+            counts.cancels += 1;
+            let event = ControlEvent::CancelRequested { job, reason: "drawn".into() };
+            desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
+        }
+    }
+}
+
+/// Returns a job that has not ended.
+fn running(desk: &DeskHandle) -> Option<JobId> {
+    let state = desk.state();
+    state.jobs().map(|job| job.id).find(|job| state.job_state(*job).is_some_and(|job| !job.is_final()))
+}

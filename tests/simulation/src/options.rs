@@ -1,0 +1,60 @@
+//! What a run does, drawn from its seed.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    pub nodes: u64,
+    pub routers: usize,
+    pub controllers: usize,
+    pub clients: usize,
+    pub buckets: u32,
+    /// Shard counts, one after the other; the first is that of the keyspace's creation.
+    pub plan: Vec<u32>,
+    /// Steps of the scheduler before faults stop.
+    pub steps_faulty: u64,
+    /// Chance of each fault, in one of 10,000 steps.
+    pub crash_per_10k: u32,
+    pub append_fault_per_10k: u32,
+    pub read_lost_per_10k: u32,
+    pub damage_per_10k: u32,
+    pub clock_jump_per_10k: u32,
+    pub cancel_per_10k: u32,
+    /// Lag of tails, drawn anew now and then, at most this.
+    pub lag_ms_max: u64,
+    /// Ops that each client does.
+    pub ops_per_client: u32,
+}
+
+/// Shard counts that runs draw from.
+const PLANS: [&[u32]; 6] = [&[3, 5, 2], &[1, 2], &[2, 1, 3], &[3, 5, 2, 4], &[4, 1], &[2, 3, 2, 3]];
+
+impl Options {
+    /// Draws the options of a run; the same seed draws the same.
+    pub fn from_seed(seed: u64) -> Options {
+        let mut rng = StdRng::seed_from_u64(seed ^ 0x5EED_0F_0971_0125);
+        let calm = rng.random_range(0..5) == 0;
+        let chance = |rng: &mut StdRng, most: u32| if calm { 0 } else { rng.random_range(0..=most) };
+        Options {
+            seed,
+            nodes: rng.random_range(1..=3),
+            routers: rng.random_range(1..=2),
+            controllers: rng.random_range(1..=2),
+            clients: rng.random_range(2..=6),
+            buckets: [8, 16, 64][rng.random_range(0..3)],
+            plan: PLANS[rng.random_range(0..PLANS.len())].to_vec(),
+            steps_faulty: rng.random_range(4_000..16_000),
+            crash_per_10k: chance(&mut rng, 30),
+            append_fault_per_10k: chance(&mut rng, 300),
+            read_lost_per_10k: chance(&mut rng, 200),
+            damage_per_10k: chance(&mut rng, 10),
+            clock_jump_per_10k: chance(&mut rng, 20),
+            cancel_per_10k: chance(&mut rng, 3),
+            lag_ms_max: if calm { 0 } else { [0, 0, 5, 50][rng.random_range(0..4)] },
+            ops_per_client: rng.random_range(30..120),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The hash of everything that happened, and what was counted.
+
+use std::fmt;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Hash of everything that was drawn and everything that came of it: equal for two runs of one seed.
+#[derive(Default)]
+pub struct Trace {
+    hasher: Xxh3,
+}
+
+impl Trace {
+    pub fn note(&mut self, what: &str, number: u64) {
+        self.hasher.update(what.as_bytes());
+        self.hasher.update(&number.to_be_bytes());
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.hasher.update(&(bytes.len() as u64).to_be_bytes());
+        self.hasher.update(bytes);
+    }
+
+    pub fn hash(&self) -> u64 {
+        self.hasher.digest()
+    }
+}
+
+/// What a run saw. All seeds together must have seen every kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub steps: u64,
+    pub acks: u64,
+    pub reads: u64,
+    pub retries: u64,
+    pub crashes: u64,
+    pub append_faults: u64,
+    pub damaged: u64,
+    pub cutovers: u64,
+    pub aborts: u64,
+    pub cancels: u64,
+    pub jobs: u64,
+    pub copies_again: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Counts) {
+        for (mine, theirs) in self.fields().into_iter().zip(other.clone().fields()) {
+            *mine.1 += *theirs.1;
+        }
+    }
+
+    fn fields(&mut self) -> [(&'static str, &mut u64); 12] {
+        [
+            ("steps", &mut self.steps),
+            ("acks", &mut self.acks),
+            ("reads", &mut self.reads),
+            ("retries", &mut self.retries),
+            ("crashes", &mut self.crashes),
+            ("append faults", &mut self.append_faults),
+            ("damaged snapshots", &mut self.damaged),
+            ("cutovers", &mut self.cutovers),
+            ("aborts", &mut self.aborts),
+            ("cancels", &mut self.cancels),
+            ("jobs", &mut self.jobs),
+            ("copies taken again", &mut self.copies_again),
+        ]
+    }
+
+    /// Returns the kinds of event that never happened.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.clone().fields().into_iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect()
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = *self;
+        let parts: Vec<String> = counts.fields().iter().map(|(name, count)| format!("{count} {name}")).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
