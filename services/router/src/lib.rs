@@ -4,7 +4,8 @@
 //! - [`limits`]: how much one router holds at once.
 //! - [`routes`]: who owns which slot, as the router believes now.
 //! - [`core`]: the pure state machine: inputs in, effects out. No clock, no randomness, no I/O.
-//! - [`writes`]: from a key to an append, and from a verdict to an answer; slots that are held, copies sent again.
+//! - [`writes`]: writes without an answer, from a key to its slot's lane.
+//! - [`answers`]: from a verdict, or a deadline, to the one answer of a write.
 //! - [`lane`]: the unanswered writes of one slot, and what holds them.
 //! - [`sending`]: what goes out at the end of a turn.
 //! - [`partition`]: what the router knows of one shard's partition: appends in flight, copies that wait for a verdict.
@@ -16,6 +17,7 @@
 //! - [`handle`]: how everybody else reaches a router.
 //! - [`router`]: the shell: the core over the ports.
 
+mod answers;
 pub mod ask;
 pub mod core;
 pub mod counters;

@@ -139,3 +139,35 @@ impl Partition {
         (!self.ready.is_empty() && self.appends < appends_max).then_some(self.paused_until_ms)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_verdicts_are_kept_only_while_an_append_is_in_flight() {
+        let mut partition = Partition::default();
+        partition.judged(Offset(1), Verdict::StaleRoute);
+        assert!(partition.early.is_empty());
+        partition.appends = 2;
+        partition.judged(Offset(2), Verdict::StaleRoute);
+        partition.append_ended(0, None);
+        assert_eq!(partition.early.len(), 1);
+        partition.append_ended(0, None);
+        assert!(partition.early.is_empty());
+    }
+
+    #[test]
+    fn early_verdicts_are_bounded_and_one_that_was_dropped_counts_as_missed() {
+        let mut partition = Partition { appends: 1, ..Partition::default() };
+        let last = Offset(EARLY_MAX as u64);
+        for offset in 0..=last.0 {
+            partition.judged(Offset(offset), Verdict::StaleRoute);
+        }
+        assert_eq!(partition.early.len(), EARLY_MAX);
+        assert_eq!(partition.passed(0, last), []);
+        let copy = LandedCopy { ask: AskId(1), epoch: Epoch(1) };
+        assert_eq!(partition.landed(0, last, copy), Fate::Missed(last));
+        assert_eq!(partition.landed(0, Offset(0), copy), Fate::Judged(Offset(0), Verdict::StaleRoute));
+    }
+}

@@ -12,7 +12,7 @@ use world::{End, KEYSPACE, Rng, SHARDS, SLOTS, World, key_in, number_of, placeme
 
 const LIMITS: RouterLimits = RouterLimits {
     writes_max: 40,
-    write_bytes_max: 12_000,
+    write_bytes_max: 10_000,
     appends_per_shard_max: 2,
     append_records_max: 5,
     ..RouterLimits::STANDARD
