@@ -89,7 +89,7 @@ impl Controller {
 
     fn step_ended(&mut self, step: Step, result: &Result<Offset, PortError>, now_ms: u64) {
         if let Some(took_ms) = self.memory.ended(step, result, now_ms) {
-            self.observed.note_hop(Duration::from_millis(took_ms));
+            self.observed.note_hop(Duration::from_millis(took_ms), now_ms);
         }
         if let Err(error) = result {
             match error.remedy {

@@ -14,18 +14,46 @@ const FRESH_MS: u64 = 1_000;
 const APPLY_RECORDS_PER_SEC: f64 = 50_000.0;
 /// A replay is busy, and its speed is a measurement, when it lags by at least this many records.
 const BUSY_RECORDS: u64 = 1_000;
-/// One hop of the log until one was measured.
-const HOP: Duration = Duration::from_millis(5);
+/// Seconds that one hop of the log is taken to last until one was measured.
+const HOP_SECS: f64 = 0.005;
 /// Weight of the newest measurement.
 const NEWEST: f64 = 0.25;
+/// A measurement counts half as much after this time, in milliseconds. Reason: while a bad one keeps cutovers from
+/// starting, nothing is appended that could mend it; so it fades, or the move would never end (R11).
+const HALF_LIFE_MS: f64 = 1_000.0;
 
 /// What was seen lately.
 #[derive(Clone, Debug)]
 pub struct Observed {
     replicas: BTreeMap<(KeyspaceId, ShardId, NodeId), Seen>,
     partitions: BTreeMap<KeyspaceId, u32>,
-    apply_records_per_sec: f64,
-    hop: Duration,
+    apply_records_per_sec: Measured,
+    hop_secs: Measured,
+}
+
+/// A measured value that fades back to what is assumed without one.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    assumed: f64,
+    value: f64,
+    at_ms: u64,
+}
+
+impl Measured {
+    fn assumed(assumed: f64) -> Measured {
+        Measured { assumed, value: assumed, at_ms: 0 }
+    }
+
+    fn at(&self, now_ms: u64) -> f64 {
+        let age_ms = now_ms.saturating_sub(self.at_ms) as f64;
+        self.assumed + (self.value - self.assumed) * (-age_ms / HALF_LIFE_MS).exp2()
+    }
+
+    fn note(&mut self, newest: f64, now_ms: u64) {
+        let before = self.at(now_ms);
+        self.value = before + (newest - before) * NEWEST;
+        self.at_ms = now_ms;
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -39,8 +67,8 @@ impl Default for Observed {
         Observed {
             replicas: BTreeMap::new(),
             partitions: BTreeMap::new(),
-            apply_records_per_sec: APPLY_RECORDS_PER_SEC,
-            hop: HOP,
+            apply_records_per_sec: Measured::assumed(APPLY_RECORDS_PER_SEC),
+            hop_secs: Measured::assumed(HOP_SECS),
         }
     }
 }
@@ -53,7 +81,7 @@ impl Observed {
             let elapsed_ms = now_ms.saturating_sub(before.at_ms);
             let pairs = progress.inbound.iter().filter_map(|new| Some((inbound(&before.progress, new.move_id)?, new)));
             if let Some(rate) = pairs.filter_map(|(old, new)| busy_rate(old, new, elapsed_ms)).reduce(f64::max) {
-                self.apply_records_per_sec += (rate - self.apply_records_per_sec) * NEWEST;
+                self.apply_records_per_sec.note(rate, now_ms);
             }
         }
         self.replicas.insert(key, Seen { at_ms: now_ms, progress });
@@ -66,8 +94,8 @@ impl Observed {
     }
 
     /// Takes how long an append took until it was acknowledged.
-    pub fn note_hop(&mut self, took: Duration) {
-        self.hop = self.hop.mul_f64(1.0 - NEWEST) + took.mul_f64(NEWEST);
+    pub fn note_hop(&mut self, took: Duration, now_ms: u64) {
+        self.hop_secs.note(took.as_secs_f64(), now_ms);
     }
 
     /// Returns how many partitions the keyspace's data topic is known to have.
@@ -91,12 +119,13 @@ impl Observed {
         replay_lags.sort_unstable();
         let required = keyspace.replicas_of(one.destination).len().clamp(1, 2);
         let replay_lag_records = *replay_lags.get(required - 1)?;
+        let hop = Duration::from_secs_f64(self.hop_secs.at(now_ms).clamp(0.0, 86_400.0));
         Some(PauseFacts {
             source_lag_records,
             replay_lag_records,
-            apply_records_per_sec: self.apply_records_per_sec,
-            fence_hop: self.hop,
-            ready_hop: self.hop,
+            apply_records_per_sec: self.apply_records_per_sec.at(now_ms),
+            fence_hop: hop,
+            ready_hop: hop,
         })
     }
 

@@ -1,1 +1,6 @@
-//! Tests.
+//! Tests of the controller: what it decides in each phase, and that no crash or lost answer keeps a job from its end.
+
+mod chaos;
+mod deciding;
+mod fixture;
+mod remembering;
