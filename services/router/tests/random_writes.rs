@@ -344,7 +344,7 @@ fn as_write(ask: &WriteAsk) -> rehome_records::data::Write {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_write_is_answered_once_truly_and_in_order_whatever_fails(seed: u64, length in 50usize..1500) {

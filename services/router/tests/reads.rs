@@ -224,6 +224,36 @@ fn a_slot_whose_owner_changes_in_the_middle_of_a_page_is_read_again_from_its_sta
 }
 
 #[test]
+fn a_part_that_was_not_owned_under_the_epoch_that_was_believed_is_read_again() {
+    let key = key_in(SLOT, 0);
+    let placed = placement().place(&key);
+    let slot = placement().slot_range(SLOT);
+    let half = KeyRange { start: store_key::placed_range(&placed).end.unwrap(), end: slot.end.clone() };
+    let more_after = Some(store_key::row(&placed, b"a"));
+    let cases = [
+        (vec![(slot.clone(), Epoch(9))], None, "another epoch"),
+        (vec![(slot.clone(), Epoch(9))], more_after.clone(), "another epoch, and more to come"),
+        (vec![(half.clone(), Epoch(1))], None, "half of the slot"),
+        (vec![(half, Epoch(1))], more_after, "half of the slot, and more to come"),
+    ];
+    for (covered, more_after, what) in cases {
+        let mut story = Story::new();
+        story.scan(1, 100, None, 50);
+        let (read, ..) = story.asked();
+        story.end(read, Ok(ReadAnswer { covered, more_after, ..answer(vec![row(&key, b"a")]) }));
+        assert!(story.asked.is_empty(), "{what}");
+        story.now_ms = story.core.wake_at_ms().unwrap();
+        story.step(Input::TurnEnded);
+        let (_, shard, request) = story.asked();
+        assert_eq!(shard, ShardId(0));
+        assert!(matches!(request.kind, ReadKind::Scan { after: None, limit: 100, .. }), "{what}: {request:?}");
+        story.now_ms = 50;
+        story.step(Input::TurnEnded);
+        assert_eq!(story.scans[0].clone().unwrap().rows, [], "{what}");
+    }
+}
+
+#[test]
 fn a_scan_that_meets_its_deadline_says_what_is_missing() {
     let mut story = Story::new();
     story.scan(1, 100, None, 50);

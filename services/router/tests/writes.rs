@@ -425,6 +425,7 @@ fn at_the_deadline_a_write_that_may_lie_somewhere_is_unknown() {
         story.now_ms = 50;
         assert_eq!(story.turn(), []);
         assert_eq!(story.refusal(1), (Remedy::Unknown, "deadline"), "case {index}");
+        assert_eq!(story.core.wake_at_ms(), None, "case {index} leaves something behind");
     }
 }
 
