@@ -241,14 +241,14 @@ impl ShardCore {
         Ok(applied(match kind {
             MarkKind::Open => {
                 if let Some(inbound) = self.inbounds.get_mut(&facts.move_id) {
-                    marks::remember(&mut inbound.stored.opens, mark.attempt, offset);
+                    inbound.stored.opens.push((mark.attempt, offset));
                     inbound.changed = true;
                 }
                 MarkEffect::Opened
             }
             MarkKind::Fence => {
                 if let Some(outbound) = self.outbounds.get_mut(&facts.move_id) {
-                    marks::remember(&mut outbound.stored.fences, mark.attempt, offset);
+                    outbound.stored.fences.push((mark.attempt, offset));
                     outbound.changed = true;
                 }
                 MarkEffect::Fenced

@@ -112,14 +112,8 @@ pub(crate) fn plan(
     Ok(MarkPlan { parts, effective: effective > 0 })
 }
 
-/// Remembers where a mark of an attempt was first effective.
-pub(crate) fn remember(seen: &mut Vec<(AttemptId, Offset)>, attempt: AttemptId, offset: Offset) {
-    if seen_at(seen, attempt).is_none() {
-        seen.push((attempt, offset));
-    }
-}
-
-/// Returns where a mark of the attempt was effective.
+/// Returns where a mark of the attempt was effective. No mark is effective twice: the first one leaves no key in a state
+/// on which another of the same attempt takes effect.
 pub(crate) fn seen_at(seen: &[(AttemptId, Offset)], attempt: AttemptId) -> Option<Offset> {
     seen.iter().find(|(seen, _)| *seen == attempt).map(|(_, offset)| *offset)
 }

@@ -115,7 +115,7 @@ impl ShardCore {
         let plan = marks::plan(kind, mark, &replay.states, &self.replay_judge(source, ground))?;
         self.assign_replay(move_id, &plan.parts);
         if plan.effective && kind == MarkKind::Fence {
-            self.change_replay(move_id, |replay| marks::remember(&mut replay.fences, mark.attempt, offset));
+            self.change_replay(move_id, |replay| replay.fences.push((mark.attempt, offset)));
         }
         Ok(())
     }

@@ -10,11 +10,14 @@ use rehome_keyspace::{Epoch, Offset, Outcome, Selector, ShardId, Version};
 use rehome_records::{Condition, DataRecord, FirstAnswer, Mark, Operation, Verdict, Write};
 use std::collections::BTreeMap;
 
+/// A row's version and value; nothing for a tombstone.
+pub type Row = (Version, Option<Vec<u8>>);
+
 /// What the logs say.
 pub struct Told {
     pub verdicts: BTreeMap<(ShardId, Offset), Verdict>,
     /// Rows by key number and sort key, tombstones included.
-    pub rows: BTreeMap<(usize, Vec<u8>), (Version, Option<Vec<u8>>)>,
+    pub rows: BTreeMap<(usize, Vec<u8>), Row>,
 }
 
 struct Grant {
@@ -81,7 +84,7 @@ pub fn tell(world: &World) -> Told {
 }
 
 fn tell_key(key: usize, events: BTreeMap<Version, (ShardId, Event<'_>)>, told: &mut Told) {
-    let mut rows: BTreeMap<Vec<u8>, (Version, Option<Vec<u8>>)> = BTreeMap::new();
+    let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
     let mut requests = BTreeMap::new();
     let mut sources: BTreeMap<String, u64> = BTreeMap::new();
     for (at, (shard, event)) in events {

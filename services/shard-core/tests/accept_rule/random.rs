@@ -182,7 +182,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// More cases than these with `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let standard = ProptestConfig::default();
-    ProptestConfig { cases: standard.cases.max(4_000), failure_persistence: None, ..standard }
+    ProptestConfig { cases: standard.cases.max(3_000), failure_persistence: None, ..standard }
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! What a store holds through copies, crashes, wipes and horizons.
 
-use crate::replica::{MemoryView, Replica, copied, fenced, moved};
+use crate::replica::{MemoryView, Replica, copied, fenced, fold, moved};
 use crate::world::{World, with_request};
 use rehome_keyspace::{Epoch, Offset, ShardId, Version};
 use rehome_records::store_value::{StoredIdentity, StoredRow};
@@ -113,6 +113,64 @@ fn a_copy_taken_past_the_fence_is_ready_at_once() {
     let before = late.core.inbound(move_id).unwrap().replay.as_ref().unwrap().digest;
     late.replay(&world, move_id).unwrap();
     assert_eq!(late.core.inbound(move_id).unwrap().replay.as_ref().unwrap().digest, before);
+}
+
+#[test]
+fn a_fence_without_its_states_is_not_ready() {
+    let (mut world, mut p0, mut p1) = start();
+    let move_id = copied(&mut world, &mut p0, &mut p1, &[0, 1]);
+    let attempt = fenced(&mut world, &mut p0, &mut p1, move_id);
+    let mut late = Replica::new(&world, 1);
+    let mut copy = world.moves[&move_id].copy.clone().unwrap();
+    copy.manifest.position = p0.core.applied().map(|applied| applied.offset);
+    copy.manifest.fences = p0.core.outbound(move_id).unwrap().fences.clone();
+    late.ingest(&world, &copy);
+    late.drain(&world).unwrap();
+    assert_eq!(late.ready(&world, attempt), None, "by the copy's states the source owns the keys");
+}
+
+#[test]
+fn a_record_at_or_below_the_replayed_position_is_skipped() {
+    let (mut world, mut p0, mut p1) = start();
+    let move_id = copied(&mut world, &mut p0, &mut p1, &[0, 1]);
+    world.write(0, world.put(0, 1, "more"));
+    p1.replay(&world, move_id).unwrap();
+    let before = p1.view.clone();
+    for logged in world.partitions[&ShardId(0)].clone() {
+        p1.batch(&world, |core, ground| core.replay(move_id, &logged, ground)).unwrap();
+    }
+    assert!(p1.view == before, "rows, digest and position stay");
+}
+
+#[test]
+fn a_copy_is_never_ingested_over_what_is_owned() {
+    let (mut world, mut p0, mut p1) = start();
+    let move_id = copied(&mut world, &mut p0, &mut p1, &[0, 1]);
+    let selector = world.moves[&move_id].selector.clone();
+    let may = |replica: &Replica, world: &World| {
+        replica.core.may_ingest(move_id, &selector, &world.control.seen(world.control.next))
+    };
+    assert!(may(&p1, &world) && !may(&p0, &world));
+    let attempt = fenced(&mut world, &mut p0, &mut p1, move_id);
+    assert!(may(&p1, &world), "opened by this very move");
+    assert!(!may(&p0, &world), "contested by it, but as its source");
+    world.switch(attempt);
+    fold(&world, [&mut p0, &mut p1]);
+    p1.settle(&world);
+    assert!(!may(&p1, &world));
+}
+
+#[test]
+fn an_empty_partition_is_copied_without_a_position() {
+    let mut world = World::new(2);
+    let (mut p0, mut p1) = (Replica::new(&world, 0), Replica::new(&world, 1));
+    let move_id = copied(&mut world, &mut p0, &mut p1, &[0, 1]);
+    assert_eq!(world.moves[&move_id].copy.as_ref().unwrap().manifest.position, None);
+    // The very first record counts.
+    world.write(0, world.put(0, 1, "first"));
+    let attempt = fenced(&mut world, &mut p0, &mut p1, move_id);
+    let (ours, theirs) = (p0.ready(&world, attempt).unwrap(), p1.ready(&world, attempt).unwrap());
+    assert_eq!((ours.digest, ours.digest.row_count), (theirs.digest, 1));
 }
 
 #[test]
