@@ -3,33 +3,40 @@
 //! Order, for each group: one synced write; then its records are readable and tails are woken; then its appends are
 //! acknowledged. While one group is synced, the next one gathers in the queue.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Extent};
+use crate::frames::Frames;
 use crate::partition::Partition;
 use crate::queue::{Append, Queue};
 use rehome_keyspace::Offset;
 use rehome_ports::{AppendDone, PortError};
-use rehome_records::Logged;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Commits groups until the queue is stopped and empty.
 pub fn run(disk: &Disk, queue: &Queue, ring_bytes_max: &AtomicUsize) {
     let _stop = StopWhenGone { queue };
     while let Some(appends) = queue.take() {
-        let Prepared { groups, answers } = prepare(appends, now_ms());
-        let committed = disk.commit(groups.values().map(|(partition, records)| (&partition.name, records.as_slice())));
-        if let Err(error) = committed {
-            // What a failed sync left on disk is not known, so no later record may claim an offset.
-            tracing::error!(%error, "log stopped: a group could not be made durable; free the disk and start again");
-            queue.stop(PortError::broken(format!("the log has stopped: {error}")));
-            answers.into_iter().for_each(|(done, _)| done(Err(error.clone())));
-            refuse_the_rest(queue);
-            return;
-        }
-        for (partition, records) in groups.into_values() {
-            partition.publish(records, ring_bytes_max);
+        let committed = prepare(appends).and_then(|prepared| {
+            let groups = prepared.groups.values().map(|group| (&group.partition.name, group.first, &group.frames));
+            match disk.commit(groups) {
+                Ok(()) => Ok(prepared),
+                Err(error) => Err((error, prepared.answers)),
+            }
+        });
+        let Prepared { groups, answers } = match committed {
+            Ok(prepared) => prepared,
+            Err((error, answers)) => {
+                // What a failed sync left on disk is not known, so no later record may claim an offset.
+                tracing::error!(%error, "log stopped: a group could not be made durable; mend the disk, start again");
+                queue.stop(PortError::broken(format!("the log has stopped: {error}")));
+                answers.into_iter().for_each(|(done, _)| done(Err(error.clone())));
+                refuse_the_rest(queue);
+                return;
+            }
+        };
+        for group in groups.into_values() {
+            group.partition.publish(group.frames, group.append_time_ms, ring_bytes_max);
         }
         answers.into_iter().for_each(|(done, offsets)| done(Ok(offsets)));
     }
@@ -37,28 +44,46 @@ pub fn run(disk: &Disk, queue: &Queue, ring_bytes_max: &AtomicUsize) {
 
 struct Prepared {
     /// By number of the partition.
-    groups: BTreeMap<usize, (Arc<Partition>, Vec<Logged>)>,
-    answers: Vec<(AppendDone, Vec<Offset>)>,
+    groups: BTreeMap<usize, Group>,
+    answers: Vec<Answer>,
 }
 
-/// Gives each record its offset and its append time, which never goes back within a partition.
-fn prepare(appends: Vec<Append>, now_ms: u64) -> Prepared {
-    let mut groups: BTreeMap<usize, (Arc<Partition>, Vec<Logged>)> = BTreeMap::new();
+type Answer = (AppendDone, Vec<Offset>);
+
+/// The records of one partition that are committed together.
+struct Group {
+    partition: Arc<Partition>,
+    first: Offset,
+    frames: Frames,
+    /// Of the last record.
+    append_time_ms: u64,
+}
+
+/// Gives each record its offset. Append times never go back within a partition: where a later append overtook an
+/// earlier one in the other lane, or the clock went back, the records get the time of those before them.
+fn prepare(appends: Vec<Append>) -> Result<Prepared, (PortError, Vec<Answer>)> {
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     let mut answers = Vec::with_capacity(appends.len());
-    for Append { partition, records, done, .. } in appends {
-        let (partition, group) = groups.entry(partition.number).or_insert_with(|| (partition, Vec::new()));
-        let extent = partition.extent();
-        let append_time_ms = extent.last_append_time_ms.max(now_ms);
-        let mut offset = group.last().map_or(extent.end, |last: &Logged| last.offset.next());
-        let mut offsets = Vec::with_capacity(records.len());
-        for record in records {
-            offsets.push(offset);
-            group.push(Logged { offset, append_time_ms, record });
-            offset = offset.next();
+    for Append { partition, mut frames, append_time_ms, done } in appends {
+        let group = groups.entry(partition.number).or_insert_with(|| {
+            let Extent { end, last_append_time_ms, .. } = partition.extent();
+            Group { partition, first: end, frames: Frames::default(), append_time_ms: last_append_time_ms }
+        });
+        if append_time_ms < group.append_time_ms {
+            match frames.stamped(group.append_time_ms) {
+                Ok(stamped) => frames = stamped,
+                Err(error) => {
+                    answers.push((done, Vec::new()));
+                    return Err((PortError::broken(format!("a queued record was altered: {error}")), answers));
+                }
+            }
         }
-        answers.push((done, offsets));
+        group.append_time_ms = group.append_time_ms.max(append_time_ms);
+        let first = group.first.0 + group.frames.len() as u64;
+        answers.push((done, (first..).take(frames.len()).map(Offset).collect()));
+        group.frames.push_all(&frames);
     }
-    Prepared { groups, answers }
+    Ok(Prepared { groups, answers })
 }
 
 fn refuse_the_rest(queue: &Queue) {
@@ -81,9 +106,4 @@ impl Drop for StopWhenGone<'_> {
             refuse_the_rest(self.queue);
         }
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::errors::{OpenError, port_error};
+use crate::frames::{Frames, decode};
 use crate::holder::Holder;
 use crate::options;
 use rehome_keyspace::Offset;
@@ -104,7 +105,7 @@ impl Disk {
         let mut newest = self.db.raw_iterator_cf(&self.handle(partition)?);
         newest.seek_to_last();
         if let Some((key, value)) = newest.item() {
-            let last = decode(partition, key, value)?;
+            let last = read(partition, key, value)?;
             extent.end = extent.end.max(last.offset.next());
             extent.last_append_time_ms = extent.last_append_time_ms.max(last.append_time_ms);
         }
@@ -112,17 +113,16 @@ impl Disk {
         Ok(extent)
     }
 
-    /// Makes the records durable, all or none of them.
+    /// Makes the records durable, all or none of them, each group from that offset on.
     pub fn commit<'a>(
         &self,
-        groups: impl Iterator<Item = (&'a TopicPartition, &'a [Logged])>,
+        groups: impl Iterator<Item = (&'a TopicPartition, Offset, &'a Frames)>,
     ) -> Result<(), PortError> {
         let mut batch = WriteBatch::default();
-        for (partition, records) in groups {
+        for (partition, first, frames) in groups {
             let family = self.handle(partition)?;
-            for logged in records {
-                let value = Logged::encode(&logged.record, logged.append_time_ms);
-                batch.put_cf(&family, logged.offset.0.to_be_bytes(), value);
+            for (offset, frame) in (first.0..).zip(frames.iter()) {
+                batch.put_cf(&family, offset.to_be_bytes(), frame);
             }
         }
         // Part of it may reach the disk although the sync failed.
@@ -148,7 +148,7 @@ impl Disk {
             if batch.records.len() >= limits.records_max || bytes >= limits.bytes_max {
                 return Ok(batch);
             }
-            let logged = decode(partition, key, value)?;
+            let logged = read(partition, key, value)?;
             bytes += logged.record.bytes();
             batch.next = logged.offset.next();
             batch.records.push(logged);
@@ -203,8 +203,33 @@ fn number(bytes: &[u8], partition: &TopicPartition) -> Result<u64, PortError> {
     bytes.try_into().map(u64::from_be_bytes).map_err(damaged)
 }
 
-fn decode(partition: &TopicPartition, key: &[u8], value: &[u8]) -> Result<Logged, PortError> {
+fn read(partition: &TopicPartition, key: &[u8], value: &[u8]) -> Result<Logged, PortError> {
     let offset = key.try_into().map(u64::from_be_bytes);
     let offset = offset.map_err(|_| PortError::broken(format!("{partition} has a damaged key")))?;
-    Logged::decode(Offset(offset), value).map_err(|error| PortError::broken(format!("{partition}@{offset}: {error}")))
+    decode(partition, Offset(offset), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rehome_ports::Remedy;
+    use rehome_records::Record;
+
+    #[test]
+    fn a_record_whose_bytes_were_altered_is_broken() {
+        let dir = tempfile::tempdir().unwrap();
+        let partition = TopicPartition::new("topic", 0);
+        let disk = Disk::open(dir.path()).unwrap();
+        disk.grow_topic("topic", 0, 1).unwrap();
+        let frames = Frames::encode(&[Record::default(), Record { value: Some(vec![7; 100]), ..Record::default() }], 1);
+        disk.commit([(&partition, Offset(0), &frames)].into_iter()).unwrap();
+        let limits = ReadLimits { records_max: 10, bytes_max: 1000 };
+        assert_eq!(disk.read(&partition, Offset(0), Offset(2), limits).unwrap().records.len(), 2);
+        let mut altered = frames.get(1).to_vec();
+        altered[50] ^= 1;
+        disk.db.put_cf(&disk.handle(&partition).unwrap(), 1u64.to_be_bytes(), altered).unwrap();
+        let error = disk.read(&partition, Offset(0), Offset(2), limits).unwrap_err();
+        assert_eq!((error.remedy, error.message.contains("topic/0@1")), (Remedy::Broken, true), "{error}");
+        assert_eq!(disk.extent(&partition).unwrap_err().remedy, Remedy::Broken);
+    }
 }

@@ -11,6 +11,7 @@
 //! - [`queue`]: what waits for the committer, bounded, marks before data.
 //! - [`committer`]: the one thread that writes.
 //! - [`partition`]: where a partition stands, and its newest records.
+//! - [`frames`]: encoded records.
 //! - [`tail`]: follows a partition.
 //! - [`disk`]: the only user of RocksDB here; [`options`] says how it is set up.
 //! - [`holder`]: one process per folder.
@@ -18,6 +19,7 @@
 mod committer;
 mod disk;
 mod errors;
+mod frames;
 mod holder;
 mod log;
 mod options;

@@ -3,6 +3,7 @@
 use crate::committer;
 use crate::disk::Disk;
 use crate::errors::OpenError;
+use crate::frames::Frames;
 use crate::options::Limits;
 use crate::partition::Partition;
 use crate::queue::{Append, Queue};
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Largest record, in bytes. Reason: a group of appends shall stay small enough to sync quickly.
 const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -122,8 +124,12 @@ impl Log for EmbeddedLog {
         if records.iter().any(|record| record.bytes() > RECORD_BYTES_MAX) {
             return done(Err(PortError::not_applied(format!("a record is larger than {RECORD_BYTES_MAX} bytes"))));
         }
-        let bytes = records.iter().map(Record::bytes).sum();
-        self.queue.push(lane, Append { partition, records, bytes, done });
+        if records.is_empty() {
+            return done(Ok(Vec::new()));
+        }
+        let append_time_ms = now_ms();
+        let frames = Frames::encode(&records, append_time_ms);
+        self.queue.push(lane, Append { partition, frames, append_time_ms, done });
     }
 
     fn tail(&self, partition: &TopicPartition, from: Offset, wake: Waker) -> Result<Box<dyn Tail>, PortError> {
@@ -177,4 +183,9 @@ fn load(disk: &Disk) -> Result<Topics, PortError> {
 
 fn count(topics: &Topics) -> usize {
     topics.values().map(Vec::len).sum()
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
 //! Where a partition stands, and its newest records.
 
 use crate::disk::Extent;
+use crate::frames::{Frames, decode};
 use rehome_keyspace::Offset;
 use rehome_ports::{Batch, PortError, ReadLimits, Waker};
-use rehome_records::record::Header;
-use rehome_records::{Logged, TopicPartition};
+use rehome_records::TopicPartition;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,9 +26,17 @@ struct State {
     tails_ever: u64,
 }
 
+/// Records without a gap, from `first` on.
+#[derive(Clone)]
 struct Group {
-    records: Arc<[Logged]>,
-    bytes: usize,
+    first: Offset,
+    frames: Arc<Frames>,
+}
+
+impl Group {
+    fn end(&self) -> Offset {
+        Offset(self.first.0 + self.frames.len() as u64)
+    }
 }
 
 /// Where the next records of a tail are to be found.
@@ -49,15 +57,15 @@ impl Partition {
     }
 
     /// Shows durable records, which follow the end, and wakes who follows them.
-    pub fn publish(&self, records: Vec<Logged>, ring_bytes_max: &AtomicUsize) {
-        let Some(last) = records.last() else { return };
-        let (end, last_append_time_ms) = (last.offset.next(), last.append_time_ms);
-        let bytes = records.iter().map(bytes_in_memory).sum();
-        let group = Group { records: records.into(), bytes };
+    pub fn publish(&self, frames: Frames, last_append_time_ms: u64, ring_bytes_max: &AtomicUsize) {
+        if frames.is_empty() {
+            return;
+        }
         let mut state = self.lock();
-        state.extent.end = end;
+        let group = Group { first: state.extent.end, frames: Arc::new(frames) };
+        state.extent.end = group.end();
         state.extent.last_append_time_ms = last_append_time_ms;
-        state.ring_bytes += bytes;
+        state.ring_bytes += group.frames.bytes();
         state.ring.push_back(group);
         let dropped = state.shrink(ring_bytes_max.load(Ordering::Relaxed));
         let wakers: Vec<Waker> = state.tails.values().cloned().collect();
@@ -99,23 +107,24 @@ impl Partition {
         if from >= end {
             return Ok(Found::InMemory(Batch { records: Vec::new(), next: from }));
         }
-        let ring_start = state.ring.front().and_then(|group| group.records.first()).map(|first| first.offset);
-        if ring_start.is_none_or(|ring_start| from < ring_start) {
+        if state.ring.front().is_none_or(|oldest| from < oldest.first) {
             return Ok(Found::OnDisk(end));
         }
-        let first = state.ring.partition_point(|group| group.records.last().is_some_and(|last| last.offset < from));
-        let mut groups = Vec::new();
-        let mut records = 0;
+        let first = state.ring.partition_point(|group| group.end() <= from);
+        let (mut groups, mut records, mut bytes) = (Vec::new(), 0, 0);
         for group in state.ring.range(first..) {
-            groups.push(Arc::clone(&group.records));
-            records += group.records.len();
-            // The first group may be needed in part only.
-            if groups.len() > 1 && records >= limits.records_max.saturating_add(groups[0].len()) {
+            // How much of the first group is needed is not counted here: one group too many costs nothing.
+            if groups.len() > 1 && (records >= limits.records_max || bytes >= limits.bytes_max) {
                 break;
             }
+            if !groups.is_empty() {
+                records += group.frames.len();
+                bytes += group.frames.bytes();
+            }
+            groups.push(group.clone());
         }
         drop(state);
-        Ok(Found::InMemory(copy(&groups, from, limits)))
+        copy(&self.name, &groups, from, limits).map(Found::InMemory)
     }
 
     /// Errors: `Broken` when records from that offset on were trimmed away.
@@ -154,34 +163,28 @@ impl State {
         let mut dropped = Vec::new();
         while self.ring_bytes > ring_bytes_max && self.ring.len() > 1 {
             let group = self.ring.pop_front().expect("there is more than one");
-            self.ring_bytes -= group.bytes;
+            self.ring_bytes -= group.frames.bytes();
             dropped.push(group);
         }
         dropped
     }
 }
 
-fn copy(groups: &[Arc<[Logged]>], from: Offset, limits: ReadLimits) -> Batch {
+fn copy(partition: &TopicPartition, groups: &[Group], from: Offset, limits: ReadLimits) -> Result<Batch, PortError> {
     let mut batch = Batch { records: Vec::new(), next: from };
     let mut bytes = 0;
     for group in groups {
-        let first = group.partition_point(|logged| logged.offset < from);
-        for logged in &group[first..] {
+        // Within a group offsets have no gaps.
+        let first = batch.next.0.saturating_sub(group.first.0) as usize;
+        for index in first..group.frames.len() {
             if batch.records.len() >= limits.records_max || bytes >= limits.bytes_max {
-                return batch;
+                return Ok(batch);
             }
+            let logged = decode(partition, Offset(group.first.0 + index as u64), group.frames.get(index))?;
             bytes += logged.record.bytes();
             batch.next = logged.offset.next();
-            batch.records.push(logged.clone());
+            batch.records.push(logged);
         }
     }
-    batch
-}
-
-/// Roughly what a record takes in memory: its bytes, its parts, and what the allocator adds to each.
-fn bytes_in_memory(logged: &Logged) -> usize {
-    const ALLOCATION: usize = 16;
-    let headers = logged.record.headers.len();
-    let parts = size_of::<Logged>() + headers * size_of::<Header>();
-    logged.record.bytes() + parts + (3 + headers) * ALLOCATION
+    Ok(batch)
 }

@@ -1,17 +1,18 @@
 //! What waits for the committer: bounded, marks before data.
 
+use crate::frames::Frames;
 use crate::options::Limits;
 use crate::partition::Partition;
 use rehome_ports::{AppendDone, Lane, PortError};
-use rehome_records::Record;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Records to be appended together, in order.
 pub struct Append {
     pub partition: Arc<Partition>,
-    pub records: Vec<Record>,
-    pub bytes: usize,
+    pub frames: Frames,
+    /// What the frames say.
+    pub append_time_ms: u64,
     pub done: AppendDone,
 }
 
@@ -55,16 +56,16 @@ impl Queue {
             Lane::Data => &mut lanes.data,
         };
         // Whatever its size, an append fits an empty lane: otherwise it could never be made.
-        let full = waiting.records + append.records.len() > self.limits.queued_records_max
-            || waiting.bytes + append.bytes > self.limits.queued_bytes_max;
+        let full = waiting.records + append.frames.len() > self.limits.queued_records_max
+            || waiting.bytes + append.frames.bytes() > self.limits.queued_bytes_max;
         if full && !waiting.appends.is_empty() {
             let (records, bytes) = (waiting.records, waiting.bytes);
             drop(lanes);
             (append.done)(Err(PortError::not_applied(format!("the queue is full: {records} records, {bytes} bytes"))));
             return;
         }
-        waiting.records += append.records.len();
-        waiting.bytes += append.bytes;
+        waiting.records += append.frames.len();
+        waiting.bytes += append.frames.bytes();
         waiting.appends.push_back(append);
         drop(lanes);
         self.filled.notify_one();
@@ -85,10 +86,10 @@ impl Queue {
         for waiting in [protocol, data] {
             while records < self.limits.group_records_max && bytes < self.limits.group_bytes_max {
                 let Some(append) = waiting.appends.pop_front() else { break };
-                waiting.records -= append.records.len();
-                waiting.bytes -= append.bytes;
-                records += append.records.len();
-                bytes += append.bytes;
+                waiting.records -= append.frames.len();
+                waiting.bytes -= append.frames.bytes();
+                records += append.frames.len();
+                bytes += append.frames.bytes();
                 group.push(append);
             }
         }

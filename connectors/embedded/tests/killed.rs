@@ -1,5 +1,8 @@
 //! A log whose process is killed has everything that it acknowledged.
 
+// In the helpers as in the tests themselves.
+#![allow(clippy::unwrap_used)]
+
 use rehome_embedded::{EmbeddedLog, Limits, OpenError};
 use rehome_keyspace::Offset;
 use rehome_ports::{Log, ReadLimits, Signal};

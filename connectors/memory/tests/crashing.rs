@@ -1,5 +1,8 @@
 //! What a crash leaves of the store in memory.
 
+// In the helpers as in the tests themselves.
+#![allow(clippy::unwrap_used)]
+
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rehome_keyspace::KeyRange;

@@ -1,5 +1,8 @@
 //! What a scheduler can do to the log in memory.
 
+// In the helpers as in the tests themselves.
+#![allow(clippy::unwrap_used)]
+
 use rehome_keyspace::Offset;
 use rehome_memory::{Broker, Delivery, Fate, Faults, What};
 use rehome_ports::{Lane, Log, PortError, ReadLimits, Remedy, Signal, Tail};
