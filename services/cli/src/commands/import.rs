@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let client = Client::new(&args.remote);
     let mut position = 0;
     let mut batch = Vec::with_capacity(BATCH);
-    while let Some(row) = rows.next() {
+    for row in rows {
         position += 1;
         match row {
             Ok(row) => batch.push((position, row)),

@@ -119,6 +119,7 @@ impl Client {
             self.errors.push(message.to_owned());
             return None;
         }
+        // tidy: sleep because a client that was refused backs off before it asks again
         tokio::time::sleep(Duration::from_millis(after_ms.unwrap_or(AGAIN_AFTER_MS))).await;
         Some(())
     }
