@@ -1,6 +1,6 @@
 //! The promises of the Log port.
 
-use super::reading::{ALL, Follower, append, assert_remedy, end, read_all, record, send, texts, wait};
+use super::reading::{ALL, DEADLINE, Follower, append, assert_remedy, end, read_all, record, send, texts, wait};
 use crate::Remedy;
 use crate::inbox::Signal;
 use crate::log::{Lane, Log, ReadLimits};
@@ -9,6 +9,7 @@ use rehome_records::{Record, TopicPartition};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 /// Opens the log that is tested.
 pub trait LogBed {
@@ -168,7 +169,9 @@ pub fn a_waiting_reader_is_woken(bed: &mut dyn LogBed) {
     }
     assert_eq!(texts(&reader.join().expect("the reader is woken before the deadline")), numbers(0..100));
     let late = Follower::new(&log, &partition(), Offset(0));
-    late.signal.wait(Some(std::time::Instant::now() + super::reading::DEADLINE));
+    let deadline = Instant::now() + DEADLINE;
+    late.signal.wait(Some(deadline));
+    assert!(Instant::now() < deadline, "a reader that starts behind the end is woken at once");
 }
 
 pub fn the_end_covers_every_acknowledged_record(bed: &mut dyn LogBed) {
