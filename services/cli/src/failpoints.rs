@@ -1,7 +1,10 @@
-//! Points at which a test stops the process with SIGKILL; compiled in only with the feature `failpoints`.
+//! Points at which a test stops the process with SIGKILL, or holds one of its threads; compiled in only with the
+//! feature `failpoints`.
 //!
 //! A point is named `<role>.<effect>.<before|after>`, from the closed enums of effects, so that a new effect cannot be
 //! forgotten. `REHOME_FAIL_AT=node.ingest.after:2` stops the process right after its second ingest.
+//! `REHOME_HOLD_AT=node.ingest.after` with `REHOME_HOLD_PIPE=PATH` holds the thread there until somebody has opened the
+//! named pipe for writing and closed it again: how a test makes a step slow, and looks around meanwhile.
 
 /// What is called around the effects of each role; nothing in production.
 #[derive(Clone, Default)]
@@ -25,10 +28,13 @@ pub use compiled_in::names;
 mod compiled_in {
     use super::Hooks;
     use crate::exit::Failure;
+    use std::path::PathBuf;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    const VARIABLE: &str = "REHOME_FAIL_AT";
+    const FAIL_AT: &str = "REHOME_FAIL_AT";
+    const HOLD_AT: &str = "REHOME_HOLD_AT";
+    const HOLD_PIPE: &str = "REHOME_HOLD_PIPE";
     const MOMENTS: [&str; 2] = ["before", "after"];
 
     /// Returns the name of every point.
@@ -47,13 +53,13 @@ mod compiled_in {
     }
 
     impl Point {
-        /// Reads `name` or `name:n`, n counted from 1.
-        fn read(text: &str) -> Result<Point, Failure> {
+        /// Reads `name` or `name:n`, n counted from 1, as the variable holds it.
+        fn read(variable: &str, text: &str) -> Result<Point, Failure> {
             let (name, count) = text.split_once(':').unwrap_or((text, "1"));
             let count = count.parse().ok().filter(|count| *count > 0);
             let known = names().iter().any(|known| known == name);
             let (true, Some(count)) = (known, count) else {
-                return Err(Failure::usage(format!("{VARIABLE}={text} names no fail point")).next("rehome fail-points"));
+                return Err(Failure::usage(format!("{variable}={text} names no fail point")).next("rehome fail-points"));
             };
             Ok(Point { name: name.to_owned(), left: AtomicU32::new(count) })
         }
@@ -65,21 +71,47 @@ mod compiled_in {
             let is_here = parts.next() == Some(role) && parts.next() == Some(effect) && parts.next() == Some(when);
             is_here && self.left.fetch_sub(1, Ordering::SeqCst) == 1
         }
+    }
+
+    /// What happens at which point.
+    #[derive(Default)]
+    struct Points {
+        fail: Option<Point>,
+        hold: Option<(Point, PathBuf)>,
+    }
+
+    impl Points {
+        fn from_environment() -> Result<Points, Failure> {
+            let point = |variable: &str| std::env::var(variable).ok().map(|text| Point::read(variable, &text));
+            let hold = match (point(HOLD_AT).transpose()?, std::env::var_os(HOLD_PIPE)) {
+                (Some(point), Some(pipe)) => Some((point, pipe.into())),
+                (None, None) => None,
+                _ => return Err(Failure::usage(format!("{HOLD_AT} and {HOLD_PIPE} go together"))),
+            };
+            Ok(Points { fail: point(FAIL_AT).transpose()?, hold })
+        }
 
         fn pass(&self, role: &str, effect: &str, is_before: bool) {
-            if self.is_reached(role, effect, is_before) {
+            let is_here = |point: &Point| point.is_reached(role, effect, is_before);
+            if let Some((_, pipe)) = self.hold.as_ref().filter(|(point, _)| is_here(point)) {
+                // Ends when the other end is closed. A pipe that is not there holds nobody.
+                let _ = std::fs::read(pipe);
+            }
+            if self.fail.as_ref().is_some_and(is_here) {
                 let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
             }
         }
     }
 
     impl Hooks {
-        /// Returns hooks that stop the process where the environment says.
+        /// Returns hooks that stop or hold the process where the environment says.
         ///
         /// Errors: it names no point.
         pub fn from_environment() -> Result<Hooks, Failure> {
-            let Ok(text) = std::env::var(VARIABLE) else { return Ok(Hooks::default()) };
-            let node = Arc::new(Point::read(&text)?);
+            let node = Arc::new(Points::from_environment()?);
+            if node.fail.is_none() && node.hold.is_none() {
+                return Ok(Hooks::default());
+            }
             let (router, controller) = (Arc::clone(&node), Arc::clone(&node));
             Ok(Hooks {
                 node: Some(Arc::new(move |step, when| {
@@ -99,6 +131,10 @@ mod compiled_in {
     mod tests {
         use super::*;
 
+        fn read(text: &str) -> Result<Point, Failure> {
+            Point::read(FAIL_AT, text)
+        }
+
         #[test]
         fn every_effect_has_two_points_and_no_name_is_double() {
             let mut all = names();
@@ -109,12 +145,12 @@ mod compiled_in {
             all.sort();
             all.dedup();
             assert_eq!(all.len(), 2 * effects);
-            assert!(all.iter().all(|name| Point::read(name).is_ok()));
+            assert!(all.iter().all(|name| read(name).is_ok()));
         }
 
         #[test]
         fn a_point_is_reached_once_at_its_count() {
-            let point = Point::read("controller.append-fence.after:2").expect("a good name");
+            let point = read("controller.append-fence.after:2").expect("a good name");
             assert!(!point.is_reached("controller", "append-fence", false));
             assert!(!point.is_reached("controller", "append-fence", true));
             assert!(point.is_reached("controller", "append-fence", false));
@@ -122,9 +158,16 @@ mod compiled_in {
         }
 
         #[test]
+        fn a_pipe_that_is_not_there_holds_nobody() {
+            let point = read("node.write.before").expect("a good name");
+            let points = Points { fail: None, hold: Some((point, "/no/such/pipe".into())) };
+            points.pass("node", "write", true);
+        }
+
+        #[test]
         fn a_wrong_name_is_refused() {
             for text in ["", "node", "node.ingest.between", "node.ingest.after:0", "node.ingest.after:x"] {
-                assert!(Point::read(text).is_err(), "{text}");
+                assert!(read(text).is_err(), "{text}");
             }
         }
     }
