@@ -165,9 +165,11 @@ impl Disk {
         let mut value = extent.start.0.to_be_bytes().to_vec();
         value.extend_from_slice(&extent.last_append_time_ms.to_be_bytes());
         self.db.put_opt(start_key(partition), value, &self.synced).map_err(failed)?;
-        // Whole files only. What is left of the last one is never read again, and goes with the next trim.
-        let (first, start) = (0u64.to_be_bytes(), extent.start.0.to_be_bytes());
-        self.db.delete_file_in_range_cf(&self.handle(partition)?, first, start).map_err(failed)
+        // Whole files only, and RocksDB counts the last key of the range as in it. What is left of the last file is
+        // never read again, and goes with a later trim.
+        let Some(last) = extent.start.0.checked_sub(1) else { return Ok(()) };
+        let (first, last) = (0u64.to_be_bytes(), last.to_be_bytes());
+        self.db.delete_file_in_range_cf(&self.handle(partition)?, first, last).map_err(failed)
     }
 
     /// Moves everything from the write-ahead log to tables, so that opening again reads nothing back.
@@ -231,5 +233,27 @@ mod tests {
         let error = disk.read(&partition, Offset(0), Offset(2), limits).unwrap_err();
         assert_eq!((error.remedy, error.message.contains("topic/0@1")), (Remedy::Broken, true), "{error}");
         assert_eq!(disk.extent(&partition).unwrap_err().remedy, Remedy::Broken);
+    }
+    #[test]
+    fn a_trim_gives_back_whole_files_of_what_lies_below_and_the_end_stays() {
+        let partition = TopicPartition::new("topic", 0);
+        for (trimmed, left) in [(100, 101), (101, 0)] {
+            let dir = tempfile::tempdir().unwrap();
+            let disk = Disk::open(dir.path()).unwrap();
+            disk.grow_topic("topic", 0, 1).unwrap();
+            let frames = Frames::encode(&vec![Record::default(); 101], 5);
+            disk.commit([(&partition, Offset(0), &frames)].into_iter()).unwrap();
+            disk.flush([partition.clone()].into_iter()).unwrap();
+            // Files are given back below the first level only.
+            disk.db.compact_range_cf(&disk.handle(&partition).unwrap(), None::<[u8; 8]>, None::<[u8; 8]>);
+            let extent = Extent { start: Offset(trimmed), end: Offset(101), last_append_time_ms: 5 };
+            disk.trim(&partition, extent).unwrap();
+            let handle = disk.handle(&partition).unwrap();
+            let kept = disk.db.iterator_cf(&handle, IteratorMode::Start).count();
+            assert_eq!(kept, left, "the only file holds offset 100, so it stays while that is kept");
+            drop(handle);
+            drop(disk);
+            assert_eq!(Disk::open(dir.path()).unwrap().extent(&partition).unwrap(), extent);
+        }
     }
 }
