@@ -136,8 +136,9 @@ fn a_record_at_or_below_the_replayed_position_is_skipped() {
     world.write(0, world.put(0, 1, "more"));
     p1.replay(&world, move_id).unwrap();
     let before = p1.view.clone();
-    for logged in world.partitions[&ShardId(0)].clone() {
-        p1.batch(&world, |core, ground| core.replay(move_id, &logged, ground)).unwrap();
+    let [earlier @ .., _] = world.partitions[&ShardId(0)].as_slice() else { panic!("there are records") };
+    for logged in earlier {
+        p1.batch(&world, |core, ground| core.replay(move_id, logged, ground)).unwrap();
     }
     assert!(p1.view == before, "rows, digest and position stay");
 }
