@@ -156,7 +156,14 @@ pub fn digest(content: u64) -> Digest {
 }
 
 pub fn snapshot(move_id: MoveId, copy: u32, node: NodeId, content: u64) -> ControlEvent {
-    ControlEvent::SnapshotTaken { move_id, copy, node, position: Some(Offset(40)), digest: digest(content), bytes: 1_000 }
+    ControlEvent::SnapshotTaken {
+        move_id,
+        copy,
+        node,
+        position: Some(Offset(40)),
+        digest: digest(content),
+        bytes: 1_000,
+    }
 }
 
 pub fn ready(attempt: AttemptId, node: NodeId, side: Side, fence: u64, content: u64) -> ControlEvent {
