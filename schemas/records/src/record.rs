@@ -94,7 +94,19 @@ impl Logged {
 
     /// Returns a hash of the record and its append time; another record at the same offset means another log.
     pub fn hash(&self) -> u64 {
-        xxhash_rust::xxh3::xxh3_64(&Logged::encode(&self.record, self.append_time_ms))
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let mut part = |bytes: Option<&[u8]>| {
+            hasher.update(&bytes.map_or(u64::MAX, |bytes| bytes.len() as u64).to_be_bytes());
+            hasher.update(bytes.unwrap_or_default());
+        };
+        part(Some(&self.append_time_ms.to_be_bytes()));
+        part(self.record.key.as_deref());
+        part(self.record.value.as_deref());
+        for header in &self.record.headers {
+            part(Some(header.name.as_bytes()));
+            part(Some(&header.value));
+        }
+        hasher.digest()
     }
 }
 
