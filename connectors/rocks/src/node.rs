@@ -57,6 +57,15 @@ impl RocksNode {
         Ok(store)
     }
 
+    /// Waits until no store has work left to do in the background, so that its files stay as they are. It never
+    /// returns while somebody keeps writing.
+    pub fn settle(&self) -> Result<(), PortError> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let stores: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
+        drop(open);
+        stores.iter().try_for_each(|store| store.settle())
+    }
+
     /// Returns the shards that have a store here, opened or not, in order.
     pub fn shards(&self) -> Result<Vec<(KeyspaceId, ShardId)>, PortError> {
         let mut shards = Vec::new();

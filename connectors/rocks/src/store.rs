@@ -7,7 +7,7 @@ use crate::run_writer::write_run;
 use rehome_keyspace::KeyRange;
 use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
 use rehome_records::Manifest;
-use rocksdb::{DB, IngestExternalFileOptions, Options};
+use rocksdb::{DB, IngestExternalFileOptions, Options, WaitForCompactOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,11 @@ impl RocksStore {
     pub fn open(dir: &Path, options: &Options) -> Result<RocksStore, PortError> {
         let db = DB::open(options, dir).map_err(|error| rocks(&format!("opening {}", dir.display()), &error))?;
         Ok(RocksStore { db, dir: dir.to_path_buf() })
+    }
+
+    /// Waits until nothing is left to do in the background. What is not flushed stays so.
+    pub fn settle(&self) -> Result<(), PortError> {
+        self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(|error| rocks("settling", &error))
     }
 
     fn unflushed_removals(&self) -> Result<bool, PortError> {

@@ -34,12 +34,12 @@ mod store {
     /// What is open, and the folders of what was open before its crash.
     struct Bed {
         dirs: Vec<TempDir>,
-        store: Option<Arc<dyn Store>>,
+        node: Option<RocksNode>,
     }
 
     impl Bed {
         fn new() -> Bed {
-            Bed { dirs: vec![folder()], store: None }
+            Bed { dirs: vec![folder()], node: None }
         }
 
         fn dir(&self) -> &Path {
@@ -51,12 +51,14 @@ mod store {
         fn open(&mut self) -> Arc<dyn Store> {
             let node = RocksNode::open(&self.dir().join("stores")).expect("a node opens");
             let store = node.store(STORE.0, STORE.1).expect("a store opens");
-            self.store = Some(Arc::clone(&store));
+            self.node = Some(node);
             store
         }
 
-        /// Goes on with a copy of the files as they are: just what a killed process leaves.
+        /// Goes on with a copy of the files as they are: just what a killed process leaves. They must not change while
+        /// they are copied: a kill stops everything at one moment, a copy takes longer.
         fn crash(&mut self) -> Arc<dyn Store> {
+            self.node.take().expect("it was opened").settle().expect("the stores come to rest");
             let copy = folder();
             copy_folder(&self.dir().join("stores"), &copy.path().join("stores"));
             self.dirs.push(copy);
