@@ -64,7 +64,34 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns rows as lines: partition key, sort key, version, value.
+/// Returns rows as lines: partition key, sort key, version, value. Control characters are escaped, as `\u{0}`: they
+/// must not reach a terminal.
 pub fn lines(rows: &[RowShape]) -> String {
-    rows.iter().map(|row| format!("{}\t{}\t{}\t{}\n", row.key, row.sort, row.version, row.value)).collect()
+    rows.iter()
+        .map(|row| [&row.key, &row.sort, &row.version, &row.value].map(|text| shown(text)).join("\t") + "\n")
+        .collect()
+}
+
+fn shown(text: &str) -> String {
+    let escape = |out: &mut String, letter: char| match letter.is_control() {
+        true => out.extend(letter.escape_default()),
+        false => out.push(letter),
+    };
+    text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
+        escape(&mut out, letter);
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Encoding;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let (key, sort, version) = ("ÖBB".into(), "2001\0\u{1b}1".into(), "4@811".into());
+        let row = RowShape { key, sort, value: "v".into(), version, encoding: Encoding::Utf8 };
+        assert_eq!(lines(&[row]), "ÖBB\t2001\\u{0}\\u{1b}1\t4@811\tv\n");
+    }
 }

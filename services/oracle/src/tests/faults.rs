@@ -47,6 +47,13 @@ fn a_retry_that_was_answered_with_a_second_version_is_duplicated() {
 }
 
 #[test]
+fn a_retry_that_was_answered_with_the_version_of_another_write_is_duplicated() {
+    let mut world = agreeing();
+    world.answer(0, 1, (3, 8), Some("new"), (70, 71));
+    world.expect_only(Finding::Duplicated);
+}
+
+#[test]
 fn a_row_written_by_a_repeated_request_is_duplicated() {
     let mut world = agreeing();
     world.data[2].pop();

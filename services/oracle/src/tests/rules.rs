@@ -91,15 +91,24 @@ fn an_epoch_is_not_accepted_before_its_mark() {
 
 #[test]
 fn a_mark_that_cites_its_control_record_wrongly_does_nothing() {
-    let mut world = cut_over("switched");
-    let Ok(DataRecord::Mark(Mark::Fence(mut mark))) = DataRecord::read(&world.data[0][1].record) else {
-        panic!("the fence is there")
-    };
-    mark.nonce = Nonce(0);
-    mark.selector = world.placement.selector([SlotId(1)]);
-    world.log(0, 6, Mark::Fence(mark).into_record());
-    world.write(0, 7, 1, 1, 2, Some("another slot"));
-    assert!(accepted(&world, 0, 7));
+    let spoil: [fn(&mut data::AttemptMark); 5] = [
+        |mark| mark.nonce = Nonce(0),
+        |mark| mark.control_offset = Offset(9),
+        |mark| mark.epoch = Epoch(9),
+        |mark| mark.move_id = MoveId(9),
+        |mark| mark.selector = Placement::buckets(BUCKETS).unwrap().selector([SlotId(0), SlotId(1)]),
+    ];
+    for spoil in spoil {
+        let mut world = cut_over("aborted");
+        let fence = world.data[0].pop().expect("the fence is last");
+        let Ok(DataRecord::Mark(Mark::Fence(mut mark))) = DataRecord::read(&fence.record) else {
+            panic!("the fence is last")
+        };
+        spoil(&mut mark);
+        world.log(0, 5, Mark::Fence(mark).into_record());
+        world.write(0, 7, 1, 0, 2, Some("the old epoch is not closed"));
+        assert!(accepted(&world, 0, 7));
+    }
 }
 
 #[test]
@@ -150,9 +159,13 @@ fn a_horizon_forgets_request_ids_up_to_its_version_where_its_epoch_is_current() 
         world.write(0, 0, 1, 0, 1, Some("a"));
         world.write(0, 1, 1, 0, 2, None);
         let regions = vec![(world.placement.slot_range(SlotId(0)), Epoch(epoch))];
-        world.log(0, 2, Mark::Horizon { regions, version: at((1, 1)) }.into_record());
+        world.log(0, 2, Mark::Horizon { regions: regions.clone(), version: at((1, 1)) }.into_record());
         world.write(0, 3, 1, 0, 1, Some("a"));
         assert_eq!(accepted(&world, 0, 3), is_forgotten);
+        // The request that was just accepted again is newer than this horizon.
+        world.log(0, 4, Mark::Horizon { regions, version: at((1, 2)) }.into_record());
+        world.write(0, 5, 1, 0, 1, Some("a"));
+        assert!(!accepted(&world, 0, 5));
     }
 }
 
@@ -167,6 +180,10 @@ fn a_missing_fence_on_which_writes_depend_is_said() {
 
 #[test]
 fn a_job_on_keys_that_are_moving_is_refused_until_the_move_has_ended() {
+    let mut copying = World::new();
+    copying.move_begins(4, true);
+    copying.move_begins(30, true);
+    assert_eq!(copying.story().moves.len(), 1);
     let mut world = cut_over("switched");
     world.move_begins(30, true);
     assert_eq!(world.story().moves.len(), 1);
