@@ -17,7 +17,7 @@ pub mod up;
 pub mod wait;
 
 use crate::args::Command;
-use crate::exit::Failure;
+use crate::exit::{Failure, print_line};
 use serde::Serialize;
 use std::io::IsTerminal;
 
@@ -58,9 +58,9 @@ fn log_to_stderr(level: &str) {
 /// Prints the answer as one JSON object, or as text.
 fn print<T: Serialize>(json: bool, answer: &T, text: impl FnOnce(&T) -> String) {
     if json {
-        println!("{}", serde_json::to_string(answer).expect("these shapes always are JSON"));
+        print_line(&serde_json::to_string(answer).expect("these shapes always are JSON"));
     } else {
-        println!("{}", text(answer).trim_end());
+        print_line(text(answer).trim_end());
     }
 }
 

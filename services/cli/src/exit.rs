@@ -2,6 +2,7 @@
 
 use crate::wire::{ErrorBody, ErrorShape};
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit codes, as `rehome --help` documents them.
@@ -64,7 +65,7 @@ impl Failure {
         if json {
             let error = ErrorShape { code: self.code.clone(), message: self.message.clone(), retry_after_ms: None };
             let body = ErrorBody { error, next_steps: self.next_steps.clone() };
-            println!("{}", serde_json::to_string(&body).expect("these shapes always are JSON"));
+            print_line(&serde_json::to_string(&body).expect("these shapes always are JSON"));
         } else {
             #[expect(clippy::print_stderr, reason = "this is where a command says why it failed")]
             {
@@ -72,6 +73,14 @@ impl Failure {
             }
         }
         ExitCode::from(self.exit as u8)
+    }
+}
+
+/// Prints a line to standard output. A reader that has gone, as `head` does, ends the process quietly.
+pub fn print_line(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `rehome fail-points`, hidden: lists where a test can stop the process.
 
-use crate::exit::Failure;
+use crate::exit::{Failure, print_line};
 
 /// List the fail points that REHOME_FAIL_AT may name
 #[derive(Debug, clap::Args)]
@@ -8,6 +8,6 @@ use crate::exit::Failure;
 pub struct Args {}
 
 pub fn run() -> Result<(), Failure> {
-    crate::failpoints::names().iter().for_each(|name| println!("{name}"));
+    crate::failpoints::names().iter().for_each(|name| print_line(name));
     Ok(())
 }
