@@ -13,7 +13,7 @@ pub use clock::Clock;
 
 use crate::failpoints::Hooks;
 use rehome_control_core::Decision;
-use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle};
+use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle, control_partition};
 use rehome_controller::{Controller, ControllerMessage, ControllerParts};
 use rehome_embedded::{EmbeddedLog, Limits, OpenError};
 use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
@@ -26,6 +26,7 @@ use rehome_router::{Router, RouterHandle, RouterLimits};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use threads::Threads;
 
@@ -34,6 +35,9 @@ const NODE: NodeId = NodeId(1);
 
 /// How long request ids are kept, by the log's clock.
 pub const REQUEST_RETENTION_MS: u64 = 24 * 3_600_000;
+
+/// Longest time to fold the control log at a start. Reason: millions of records; whoever needs longer should look.
+const FOLD_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Why a cluster does not start.
 #[derive(Debug, Error)]
@@ -77,6 +81,7 @@ impl Cluster {
         let desk = ControlDesk::new(Arc::clone(&shared), desk_signal.waker())?;
         let desk_handle = desk.handle();
         threads.run("desk", desk_signal, Box::new(desk));
+        wait_folded(&shared, &desk_handle)?;
 
         let controls = start_controller(&threads, &shared, hooks.controller)?;
         let router = start_router(&threads, &shared, &reads, hooks.router)?;
@@ -152,6 +157,25 @@ impl Cluster {
     }
 }
 
+/// Waits until the desk has folded everything that the control log holds now: whoever asks a process that has just
+/// started must not be told of an older time.
+fn wait_folded(log: &Arc<dyn Log>, desk: &DeskHandle) -> Result<(), PortError> {
+    let signal = Signal::new();
+    desk.watch(signal.waker());
+    let (tell, told) = mpsc::sync_channel(1);
+    log.end(&control_partition(), Box::new(move |end| drop(tell.send(end))));
+    let end = told.recv().unwrap_or_else(|_| Err(PortError::unknown("the log has stopped")))?;
+    let deadline = Instant::now() + FOLD_TIME_MAX;
+    while desk.state().folded_next() < end {
+        if Instant::now() >= deadline {
+            let message = format!("the control log is not folded up to {end} after {FOLD_TIME_MAX:?}");
+            return Err(PortError::not_applied(message));
+        }
+        signal.wait(Some(deadline));
+    }
+    Ok(())
+}
+
 fn start_controller(
     threads: &Arc<Threads>,
     log: &Arc<dyn Log>,
@@ -186,4 +210,30 @@ fn start_router(
     }
     threads.run("router", signal, Box::new(router));
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rehome_keyspace::JobId;
+    use rehome_ports::Lane;
+    use rehome_records::ControlRecord;
+
+    #[test]
+    fn a_cluster_that_has_started_tells_of_everything_that_was_there_before() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let first = Cluster::start(dir.path(), "test", Hooks::default()).expect("it starts");
+        // Each is refused, and has to be folded all the same; many more than one turn folds.
+        let event = ControlEvent::CompleteRequested { job: JobId(1) };
+        let record = |command| ControlRecord { command, event: event.clone() }.into_record();
+        let (tell, told) = mpsc::channel();
+        let done = Box::new(move |offsets| drop(tell.send(offsets)));
+        first.log().append(&control_partition(), Lane::Protocol, (0..4_000).map(record).collect(), done);
+        let last = *told.recv().expect("an answer").expect("offsets").last().expect("one for each");
+        first.stop().expect("it stops");
+        drop(first);
+        let second = Cluster::start(dir.path(), "test", Hooks::default()).expect("it starts again");
+        assert!(second.desk().state().folded_next() > last);
+        second.stop().expect("it stops");
+    }
 }

@@ -126,8 +126,10 @@ impl Role for ControlDesk {
         let messages = self.handle.inbox.drain();
         let mut progressed = !messages.is_empty();
         messages.into_iter().for_each(|message| self.take(message));
+        let folded_before = self.follower.state().folded_next();
         match self.follower.turn() {
-            Ok(0) => {}
+            // A gap is passed without a record.
+            Ok(0) if self.follower.state().folded_next() == folded_before => {}
             Ok(_) => {
                 progressed = true;
                 self.publish();
