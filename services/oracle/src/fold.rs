@@ -9,7 +9,7 @@
 //!    the order of (epoch, offset) among the writes of its partition key.
 //!
 //! Each partition is read once, in order. Writes of a slot that moved in wait until the source's partition was read up
-//! to the fence, which is all that the order of (epoch, offset) asks for.
+//! to the fence, and so does the fence under which it moves on, which is all that the order of (epoch, offset) asks for.
 
 mod judge;
 mod partition;
@@ -80,7 +80,7 @@ pub enum FoldError {
     #[error("partition {shard}: {reason}")]
     Unreadable { shard: ShardId, reason: String },
     #[error(
-        "partition {shard} has a write at offset {offset} that belongs after the fence of attempt {attempt}, which partition {source_shard} lacks"
+        "partition {shard} has a record at offset {offset} that belongs after the fence of attempt {attempt}, which partition {source_shard} lacks"
     )]
     FenceMissing { shard: ShardId, offset: Offset, attempt: AttemptId, source_shard: ShardId },
 }

@@ -145,7 +145,8 @@ impl Client {
             // A retry whose answer the client has forgotten.
             return self.done_before[rng.random_range(0..self.done_before.len())].clone();
         }
-        let value = (kind >= 45).then(|| format!("{}:{}", self.number, rng.random::<u32>()).into_bytes());
+        // A source's retry is told only that it is done, not as which version; so a source only puts.
+        let value = (kind >= 45 || kind == 40).then(|| format!("{}:{}", self.number, rng.random::<u32>()).into_bytes());
         let hash = value.as_deref().map(ValueHash::of);
         let change = RowChange { sort_key: row.sort_key.clone(), value };
         let operation = match kind {

@@ -16,6 +16,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     let control = world.site.broker.records(&rehome_control_log::control_partition());
     let story = ControlStory::of(&control);
     let keyspace = story.keyspace_named(KEYSPACE).ok_or_else(|| Failure("there is no keyspace".into()))?;
+    tellings_agree(world, &story)?;
     let topic = data_topic(&keyspace.name, keyspace.id);
     let partitions: Vec<Vec<Logged>> =
         (0..keyspace.shards).map(|shard| world.site.broker.records(&TopicPartition::new(&*topic, shard))).collect();
@@ -51,6 +52,30 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     }
     let texts: Vec<String> = violated.iter().map(ToString::to_string).collect();
     Err(Failure(texts.join("\n")))
+}
+
+/// The production fold and the oracle's must tell the same of every attempt.
+fn tellings_agree(world: &World, story: &ControlStory) -> Result<(), Failure> {
+    let Some(desk) = world.processes.iter().find_map(|process| process.desk.clone()) else { return Ok(()) };
+    let state = desk.state();
+    for attempt in state.attempts() {
+        let told = story.attempts.get(&attempt.facts.attempt);
+        let same = told.is_some_and(|told| {
+            (told.winner(), told.epoch)
+                == (attempt.facts.outcome.map(|outcome| side_of(&attempt.facts, outcome)), attempt.facts.epoch)
+        });
+        if !same {
+            return Err(Failure(format!("the fold tells {:?}, the oracle {told:?}", attempt.facts)));
+        }
+    }
+    Ok(())
+}
+
+fn side_of(facts: &rehome_keyspace::AttemptFacts, outcome: Outcome) -> ShardId {
+    match outcome.winner() {
+        Side::Source => facts.source,
+        Side::Destination => facts.destination,
+    }
 }
 
 fn history(

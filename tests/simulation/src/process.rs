@@ -61,9 +61,17 @@ pub struct Process {
     pub roles: Vec<Running>,
     /// Set while it is down.
     pub restart_at_ms: Option<u64>,
+    /// Set while it gets no turn, and knows nothing of it.
+    pub frozen_until_ms: Option<u64>,
     /// How clients reach it, if it is a router.
     pub router: Option<RouterHandle>,
     pub desk: Option<DeskHandle>,
+}
+
+impl Process {
+    pub fn is_frozen(&self, now_ms: u64) -> bool {
+        self.frozen_until_ms.is_some_and(|until| now_ms < until)
+    }
 }
 
 impl Running {

@@ -33,6 +33,7 @@ pub struct Counts {
     pub reads: u64,
     pub retries: u64,
     pub crashes: u64,
+    pub freezes: u64,
     pub append_faults: u64,
     pub damaged: u64,
     pub cutovers: u64,
@@ -49,13 +50,14 @@ impl Counts {
         }
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 12] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 13] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
             ("reads", &mut self.reads),
             ("retries", &mut self.retries),
             ("crashes", &mut self.crashes),
+            ("freezes", &mut self.freezes),
             ("append faults", &mut self.append_faults),
             ("damaged snapshots", &mut self.damaged),
             ("cutovers", &mut self.cutovers),

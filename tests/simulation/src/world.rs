@@ -83,8 +83,15 @@ impl World {
         kinds.extend((1..=options.nodes).map(|node| (format!("node-{node}"), Kind::Node(NodeId(node)))));
         kinds.extend((0..options.routers).map(|router| (format!("router-{router}"), Kind::Router)));
         kinds.extend((0..options.controllers).map(|controller| (format!("controller-{controller}"), Kind::Controller)));
-        let process =
-            |(name, kind)| Process { name, kind, roles: Vec::new(), restart_at_ms: Some(0), router: None, desk: None };
+        let process = |(name, kind)| Process {
+            name,
+            kind,
+            roles: Vec::new(),
+            restart_at_ms: Some(0),
+            frozen_until_ms: None,
+            router: None,
+            desk: None,
+        };
         World {
             rng: StdRng::seed_from_u64(options.seed),
             site: Site::new(broker),
@@ -138,7 +145,8 @@ impl World {
 
     fn choices(&self) -> Vec<Next> {
         let mut choices = Vec::new();
-        for (at, process) in self.processes.iter().enumerate() {
+        let awake = |process: &&Process| !process.is_frozen(self.now_ms);
+        for (at, process) in self.processes.iter().enumerate().filter(|(_, process)| awake(process)) {
             let due = |role: &usize| process.roles[*role].is_due(self.now_ms);
             choices.extend((0..process.roles.len()).filter(due).map(|role| Next::Role(at, role)));
         }
@@ -252,6 +260,11 @@ impl World {
                 self.site.crash(process, self.now_ms + down_ms, &mut self.rng);
             }
         }
+        if self.fault(self.options.freeze_per_10k) {
+            self.counts.freezes += 1;
+            let index = self.rng.random_range(0..self.processes.len());
+            self.processes[index].frozen_until_ms = Some(self.now_ms + self.rng.random_range(1..3_000));
+        }
         if self.fault(self.options.damage_per_10k) {
             let names = self.site.snapshots.names();
             if !names.is_empty() && self.site.snapshots.damage(&names[self.rng.random_range(0..names.len())]) {
@@ -287,7 +300,8 @@ impl World {
         let roles = self.processes.iter().flat_map(|process| process.roles.iter().filter_map(|role| role.wake_at_ms()));
         let restarts = self.processes.iter().filter_map(|process| process.restart_at_ms);
         let clients = self.clients.iter().filter_map(Client::wake_at_ms);
-        let next = roles.chain(restarts).chain(clients).filter(|at| *at > self.now_ms).min();
+        let thaws = self.processes.iter().filter_map(|process| process.frozen_until_ms);
+        let next = roles.chain(restarts).chain(thaws).chain(clients).filter(|at| *at > self.now_ms).min();
         self.set_now(next.unwrap_or(self.now_ms + 10).min(self.now_ms + 50));
     }
 

@@ -4,14 +4,14 @@ use super::{FoldError, Folded};
 use crate::control::{AttemptStory, ControlStory, Grant, KeyspaceStory};
 use rehome_keyspace::{AttemptId, Epoch, KeyRange, Offset, Outcome, ShardId, SlotId, Version};
 use rehome_records::data::AttemptMark;
-use rehome_records::{DataRecord, Logged, Mark, Write};
+use rehome_records::{DataRecord, Logged, Mark};
 use std::collections::BTreeSet;
 
 pub(super) struct Partition<I> {
     shard: ShardId,
     records: I,
     /// Read, and waiting for a fence elsewhere.
-    held: Option<(Offset, Write)>,
+    held: Option<(Offset, DataRecord)>,
     done: bool,
     /// By slot: the latest epoch for which a fence was read here; everything below is over.
     fenced: Vec<Epoch>,
@@ -45,7 +45,7 @@ impl<I: Iterator<Item = Result<Logged, String>>> Partition<I> {
     ) -> Result<(bool, Option<FoldError>), FoldError> {
         let mut progressed = false;
         loop {
-            let (offset, write) = match self.held.take() {
+            let (offset, record) = match self.held.take() {
                 Some(held) => held,
                 None => match self.records.next() {
                     None => {
@@ -54,12 +54,7 @@ impl<I: Iterator<Item = Result<Logged, String>>> Partition<I> {
                     }
                     Some(Err(reason)) => return Err(FoldError::Unreadable { shard: self.shard, reason }),
                     Some(Ok(logged)) => match DataRecord::read(&logged.record) {
-                        Ok(DataRecord::Write(write)) => (logged.offset, write),
-                        Ok(DataRecord::Mark(mark)) => {
-                            self.mark(story, keyspace, mark, fences, folded);
-                            progressed = true;
-                            continue;
-                        }
+                        Ok(record) => (logged.offset, record),
                         Err(_) => {
                             progressed = true;
                             continue;
@@ -67,16 +62,21 @@ impl<I: Iterator<Item = Result<Logged, String>>> Partition<I> {
                     },
                 },
             };
-            if let Some(missing) = self.waits_for(story, keyspace, offset, &write, fences) {
-                self.held = Some((offset, write));
+            if let Some(missing) = self.waits_for(story, keyspace, offset, &record, fences) {
+                self.held = Some((offset, record));
                 return Ok((progressed, Some(missing)));
             }
             progressed = true;
-            let slot = keyspace.placement.slot(&write.partition_key);
-            if self.is_current(story, keyspace, slot, write.epoch) {
-                folded.judge(&keyspace.placement, self.shard, offset, &write);
-            } else {
-                folded.stale += 1;
+            match record {
+                DataRecord::Mark(mark) => self.mark(story, keyspace, mark, fences, folded),
+                DataRecord::Write(write) => {
+                    let slot = keyspace.placement.slot(&write.partition_key);
+                    if self.is_current(story, keyspace, slot, write.epoch) {
+                        folded.judge(&keyspace.placement, self.shard, offset, &write);
+                    } else {
+                        folded.stale += 1;
+                    }
+                }
             }
         }
     }
@@ -91,23 +91,42 @@ impl<I: Iterator<Item = Result<Logged, String>>> Partition<I> {
         introduced && story.granted(keyspace, slot, epoch) == Some(self.shard) && self.fenced[slot.0 as usize] <= epoch
     }
 
-    /// Tells which fence must be read before the write can be judged: that of the attempt that brought its slot here.
+    /// Tells which fence must be read elsewhere before the record can be judged: that of an attempt that brought its slot
+    /// here. A fence waits too: what left from here before it may have come from further away.
     fn waits_for(
         &self,
         story: &ControlStory,
         keyspace: &KeyspaceStory,
         offset: Offset,
-        write: &Write,
+        record: &DataRecord,
         fences: &BTreeSet<AttemptId>,
     ) -> Option<FoldError> {
-        let Some(Grant::Attempt(id)) = keyspace.grants.get(&write.epoch) else { return None };
-        let attempt = &story.attempts[id];
-        let moved_in = attempt.destination == self.shard && matches!(attempt.outcome, Some(Outcome::Switched { .. }));
-        (moved_in && !fences.contains(id)).then_some(FoldError::FenceMissing {
+        let brought_here = |attempt: &AttemptStory| {
+            attempt.destination == self.shard && matches!(attempt.outcome, Some(Outcome::Switched { .. }))
+        };
+        let awaited = match record {
+            DataRecord::Write(write) => match keyspace.grants.get(&write.epoch) {
+                Some(Grant::Attempt(id)) => Some(&story.attempts[id]).filter(|attempt| brought_here(attempt)),
+                Some(Grant::Created(_)) | None => None,
+            },
+            DataRecord::Mark(Mark::Fence(mark)) => {
+                let leaving = story.attempts.get(&mark.attempt).map(|attempt| &story.moves[&attempt.move_id].slots);
+                let shares = |attempt: &AttemptStory| {
+                    leaving.is_some_and(|slots| !slots.is_disjoint(&story.moves[&attempt.move_id].slots))
+                };
+                let earlier = self.introduced.iter().map(|id| &story.attempts[id]);
+                earlier
+                    .filter(|attempt| brought_here(attempt) && shares(attempt))
+                    .find(|one| !fences.contains(&one.attempt))
+            }
+            DataRecord::Mark(Mark::Open(_) | Mark::Horizon { .. }) => None,
+        };
+        let awaited = awaited.filter(|attempt| !fences.contains(&attempt.attempt))?;
+        Some(FoldError::FenceMissing {
             shard: self.shard,
             offset,
-            attempt: *id,
-            source_shard: attempt.source,
+            attempt: awaited.attempt,
+            source_shard: awaited.source,
         })
     }
 
