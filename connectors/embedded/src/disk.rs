@@ -23,6 +23,9 @@ use std::sync::Arc;
 
 const TOPIC: &str = "topic/";
 const START: &str = "start/";
+/// Family that holds what fills the log files made ahead, for as long as that takes. No topic has this name: a
+/// partition's family has a slash.
+const AHEAD: &str = "ahead";
 
 /// Records on disk.
 pub struct Disk {
@@ -62,7 +65,31 @@ impl Disk {
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         synced.set_memtable_insert_hint_per_batch(true);
-        Ok(Disk { db, cache, synced, _holder: holder })
+        let disk = Disk { db, cache, synced, _holder: holder };
+        disk.write_log_files_ahead().map_err(rocks)?;
+        Ok(disk)
+    }
+
+    /// Leaves a few write-ahead log files to be written over.
+    ///
+    /// Why: syncing a file that grows waits for the file system's journal, and with it for every other file that is
+    /// being synced or removed: 50 to 160 ms were seen while tables were written beside it. Syncing blocks that exist
+    /// waits for the disk alone. RocksDB keeps log files for that, but only of its present life, so they are made anew.
+    fn write_log_files_ahead(&self) -> Result<(), rocksdb::Error> {
+        let family = |db: &DBWithThreadMode<MultiThreaded>| db.cf_handle(AHEAD).is_some();
+        if !family(&self.db) {
+            self.db.create_cf(AHEAD, &options::partition(&self.cache))?;
+        }
+        let chunk = vec![0u8; 1 << 20];
+        for _ in 0..options::LOG_FILES_AHEAD {
+            if let Some(family) = self.db.cf_handle(AHEAD) {
+                for number in 0..(options::LOG_FILE_BYTES >> 20) {
+                    self.db.put_cf(&family, number.to_be_bytes(), &chunk)?;
+                }
+                self.db.flush_cf(&family)?;
+            }
+        }
+        self.db.drop_cf(AHEAD)
     }
 
     /// Returns every topic with its number of partitions.

@@ -45,9 +45,7 @@ impl Copier {
         self.store.snapshot(&mut |reader| {
             let applied = reader.get(&store_key::applied())?;
             let applied = applied.map(|applied| StoredApplied::decode(&applied)).transpose().map_err(unreadable)?;
-            let outbound = reader.get(&store_key::outbound(move_id))?;
-            let outbound = outbound.ok_or_else(|| PortError::not_applied(format!("move {move_id} is gone")))?;
-            let outbound = StoredOutbound::decode(&outbound).map_err(unreadable)?;
+            let outbound = outbound_of(reader, move_id)?;
             let states = states_of(reader, &outbound.selector)?;
             if let Some(region) = states.iter().find(|region| !matches!(region.state, SlotState::Owned { .. })) {
                 return Err(PortError::not_applied(format!("{region:?} is not owned here at {applied:?}")));
@@ -73,6 +71,19 @@ impl Copier {
             Ok(())
         })?;
         exported.ok_or_else(|| PortError::broken("the store's snapshot was never looked at"))
+    }
+
+    /// Counts the digest of a move's selector anew; returns it less the change that was counted up to the same moment.
+    pub fn count(&self, move_id: MoveId) -> Result<Digest, PortError> {
+        let mut base = None;
+        self.store.snapshot(&mut |reader| {
+            let outbound = outbound_of(reader, move_id)?;
+            let digest =
+                around(&self.hook, Step::Count, || each_entry(reader, &outbound.selector, &mut |_, _| Ok(())))?;
+            base = Some(digest.minus(outbound.change));
+            Ok(())
+        })?;
+        base.ok_or_else(|| PortError::broken("the store's snapshot was never looked at"))
     }
 
     /// Takes the snapshot in: empties the range, ingests, reads it back.
@@ -115,12 +126,17 @@ impl Copier {
     }
 }
 
+fn outbound_of(reader: &dyn Reader, move_id: MoveId) -> Result<StoredOutbound, PortError> {
+    let outbound = reader.get(&store_key::outbound(move_id))?;
+    let outbound = outbound.ok_or_else(|| PortError::not_applied(format!("move {move_id} is gone")))?;
+    StoredOutbound::decode(&outbound).map_err(unreadable)
+}
+
+/// Takes one entry.
+type Take<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), PortError> + 'a;
+
 /// Visits every entry that moves with the selector, in key order; returns their digest.
-fn each_entry(
-    reader: &dyn Reader,
-    selector: &Selector,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), PortError>,
-) -> Result<Digest, PortError> {
+fn each_entry(reader: &dyn Reader, selector: &Selector, visit: &mut Take<'_>) -> Result<Digest, PortError> {
     let mut digest = Digest::default();
     let mut entries = 0u64;
     for range in store_key::selector_ranges(selector) {

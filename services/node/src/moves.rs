@@ -4,7 +4,8 @@
 //! replica that starts again owes exactly what it owed before, and does it again.
 //!
 //! ```text
-//! source        copying      note the change from here on -> export -> note the base -> flush -> SnapshotTaken
+//! source        copying      note the change from here on -> export -> note the base -> SnapshotTaken
+//!               until switched, where a crash lost the base: count the digest anew
 //!               cutting-over fence applied -> Ready
 //!               completing   wipe -> CleanupDone
 //! destination   copying      wipe, ingest, read back -> note the replay's start -> flush -> CopyIngested
@@ -19,7 +20,7 @@ use crate::step::{Step, around};
 use rehome_control_core::{Move, Phase};
 use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, MoveId, Selector, ShardId, Side};
 use rehome_ports::{PortError, Remedy};
-use rehome_records::{ControlEvent, Manifest, SlotState};
+use rehome_records::{ControlEvent, Digest, Manifest, SlotState};
 use rehome_shard_core::Pending;
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ const AGAIN_AFTER_MS: u64 = 500;
 pub(crate) enum Running {
     Working,
     Done(JobDone),
-    /// What the phase needs is durable, and is proposed until the fold has it.
-    Durable(ControlEvent),
+    /// What the phase needs is there, and is proposed until the fold has it.
+    Told(ControlEvent),
     Again {
         at_ms: u64,
     },
@@ -40,6 +41,8 @@ pub(crate) enum Running {
 /// What a job of a move tells the replica.
 pub(crate) enum JobDone {
     Exported(Result<Exported, PortError>),
+    /// The base of that copy's running digest.
+    Counted(u32, Result<Digest, PortError>),
     Ingested(Result<Manifest, PortError>),
     Flushed(ControlEvent, Result<(), PortError>),
     Wiped(Result<(), PortError>),
@@ -54,6 +57,7 @@ pub(crate) struct AfterWrite {
 
 enum Work {
     Export { copy: u32 },
+    Count { copy: u32 },
     Ingest { name: String, selector: Arc<Selector> },
     Flush(ControlEvent),
     Wipe { selector: Arc<Selector>, source: ShardId, copy: u32 },
@@ -77,7 +81,10 @@ impl Replica {
     /// Takes what a job says; it is picked up with the duties of this turn.
     pub(crate) fn job_done(&mut self, move_id: MoveId, done: JobDone, now_ms: u64) {
         let failed = match &done {
-            JobDone::Exported(Err(error)) | JobDone::Flushed(_, Err(error)) | JobDone::Wiped(Err(error)) => Some(error),
+            JobDone::Exported(Err(error))
+            | JobDone::Counted(_, Err(error))
+            | JobDone::Flushed(_, Err(error))
+            | JobDone::Wiped(Err(error)) => Some(error),
             JobDone::Ingested(Err(error)) if error.remedy != Remedy::Broken => Some(error),
             _ => None,
         };
@@ -99,9 +106,15 @@ impl Replica {
                 self.running.remove(&duty.id);
             }
             match (&duty.phase, duty.side) {
-                (Phase::Copying, Side::Source) => self.export_duty(duty, pending, after),
+                (Phase::Copying, Side::Source) if duty.snapshot.is_none() => self.export_duty(duty, pending, after),
+                (Phase::Copying | Phase::CatchingUp, Side::Source) => self.count_duty(duty, pending, after),
                 (Phase::Copying, Side::Destination) => self.ingest_duty(duty, pending, after),
-                (Phase::CuttingOver { .. }, _) => self.ready_duty(duty, after),
+                (Phase::CuttingOver { .. }, side) => {
+                    if side == Side::Source {
+                        self.count_duty(duty, pending, after);
+                    }
+                    self.ready_duty(duty, after);
+                }
                 (Phase::Completing { .. }, Side::Source) => self.wipe_duty(duty, pending, after),
                 (Phase::Cancelling | Phase::Failing { .. }, Side::Destination) => self.wipe_duty(duty, pending, after),
                 (Phase::Cancelling | Phase::Failing { .. }, Side::Source) => self.forget_outbound(duty, pending),
@@ -147,43 +160,49 @@ impl Replica {
     }
 
     fn export_duty(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
-        if duty.snapshot.is_some() {
-            return;
-        }
         match self.running.remove(&duty.id) {
             Some(Running::Done(JobDone::Exported(Ok(exported)))) if exported.manifest.copy == duty.copy => {
                 self.core.set_outbound_base(duty.id, duty.copy, exported.base, pending);
-                self.running.insert(duty.id, Running::Working);
-                after.jobs.push((duty.id, Work::Flush(self.snapshot_taken(&exported.manifest))));
+                self.running.insert(duty.id, Running::Told(self.snapshot_taken(&exported.manifest)));
             }
-            Some(Running::Done(JobDone::Flushed(event, _))) if matches!(event, ControlEvent::SnapshotTaken { copy, .. } if copy == duty.copy) =>
+            Some(Running::Told(event)) if matches!(event, ControlEvent::SnapshotTaken { copy, .. } if copy == duty.copy) =>
             {
                 after.proposals.push((
                     Topic::SnapshotTaken(duty.id, duty.copy),
                     Step::ProposeSnapshotTaken,
                     event.clone(),
                 ));
-                self.running.insert(duty.id, Running::Durable(event));
-            }
-            Some(Running::Durable(event)) if matches!(event, ControlEvent::SnapshotTaken { copy, .. } if copy == duty.copy) =>
-            {
-                after.proposals.push((
-                    Topic::SnapshotTaken(duty.id, duty.copy),
-                    Step::ProposeSnapshotTaken,
-                    event.clone(),
-                ));
-                self.running.insert(duty.id, Running::Durable(event));
+                self.running.insert(duty.id, Running::Told(event));
             }
             Some(running @ (Running::Working | Running::Again { .. })) => {
                 self.running.insert(duty.id, running);
             }
-            Some(Running::Done(_) | Running::Durable(_)) | None => self.start_export(duty, pending, after),
+            Some(Running::Done(_) | Running::Told(_)) | None => self.start_export(duty, pending, after),
+        }
+    }
+
+    /// The running digest follows from the state: where a crash lost its base, the keys are counted again. So the source
+    /// need not make it durable, which would stall its writers.
+    fn count_duty(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
+        match self.running.remove(&duty.id) {
+            Some(Running::Done(JobDone::Counted(copy, Ok(base)))) if copy == duty.copy => {
+                self.core.set_outbound_base(duty.id, copy, base, pending);
+            }
+            Some(running @ (Running::Working | Running::Again { .. })) => {
+                self.running.insert(duty.id, running);
+            }
+            _ if self.core.outbound(duty.id).is_some_and(|known| known.copy == duty.copy && known.base.is_some()) => {}
+            _ => {
+                self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
+                self.running.insert(duty.id, Running::Working);
+                after.jobs.push((duty.id, Work::Count { copy: duty.copy }));
+            }
         }
     }
 
     fn start_export(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
         if let Some(event) = self.exported_before(duty) {
-            self.running.insert(duty.id, Running::Durable(event));
+            self.running.insert(duty.id, Running::Told(event));
         } else if self.core.holds_whole(&duty.selector) {
             self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
             self.running.insert(duty.id, Running::Working);
@@ -229,24 +248,24 @@ impl Replica {
             }
             Some(Running::Done(JobDone::Ingested(Err(error)))) => self.copy_failed(duty, error.message),
             Some(Running::Done(JobDone::Flushed(event, _))) if event == ingested => {
-                self.running.insert(duty.id, Running::Durable(event));
+                self.running.insert(duty.id, Running::Told(event));
             }
-            Some(Running::Durable(event)) if event == ingested => {
+            Some(Running::Told(event)) if event == ingested => {
                 after.proposals.push((
                     Topic::CopyIngested(duty.id, duty.copy),
                     Step::ProposeCopyIngested,
                     event.clone(),
                 ));
-                self.running.insert(duty.id, Running::Durable(event));
+                self.running.insert(duty.id, Running::Told(event));
             }
-            Some(Running::Durable(event)) if is_copy_failed(&event, duty.copy) => {
+            Some(Running::Told(event)) if is_copy_failed(&event, duty.copy) => {
                 after.proposals.push((Topic::CopyFailed(duty.id, duty.copy), Step::ProposeCopyFailed, event.clone()));
-                self.running.insert(duty.id, Running::Durable(event));
+                self.running.insert(duty.id, Running::Told(event));
             }
             Some(running @ (Running::Working | Running::Again { .. })) => {
                 self.running.insert(duty.id, running);
             }
-            Some(Running::Done(_) | Running::Durable(_)) | None => self.start_ingest(duty, ingested, pending, after),
+            Some(Running::Done(_) | Running::Told(_)) | None => self.start_ingest(duty, ingested, pending, after),
         }
     }
 
@@ -254,7 +273,7 @@ impl Replica {
         let inbound = self.core.inbound(duty.id).filter(|inbound| inbound.copy == duty.copy);
         if inbound.is_some_and(|inbound| inbound.replay.is_some()) {
             // An earlier life of this replica had taken the copy in, durably: it could not know of the replay otherwise.
-            self.running.insert(duty.id, Running::Durable(ingested));
+            self.running.insert(duty.id, Running::Told(ingested));
         } else if self.core.all_closed(&duty.selector) {
             self.core.start_inbound(duty.id, duty.copy, duty.source, (*duty.selector).clone(), pending);
             let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy);
@@ -266,11 +285,10 @@ impl Replica {
     fn copy_failed(&mut self, duty: &Duty, reason: String) {
         tracing::warn!(move_id = %duty.id, copy = duty.copy, %reason, "the copy cannot be used; another one is taken");
         let event = ControlEvent::CopyFailed { move_id: duty.id, copy: duty.copy, node: self.config.node, reason };
-        self.running.insert(duty.id, Running::Durable(event));
+        self.running.insert(duty.id, Running::Told(event));
     }
 
     fn ready_duty(&mut self, duty: &Duty, after: &mut AfterWrite) {
-        self.running.remove(&duty.id);
         let Some(facts) = duty.attempt.as_ref().filter(|facts| facts.outcome.is_none() && !duty.told) else { return };
         let Some(ready) = self.core.ready(facts) else { return };
         let event = ControlEvent::Ready {
@@ -295,16 +313,16 @@ impl Replica {
         let done = ControlEvent::CleanupDone { move_id: duty.id, node: self.config.node };
         match self.running.remove(&duty.id) {
             Some(Running::Done(JobDone::Wiped(_))) => {
-                self.running.insert(duty.id, Running::Durable(done));
+                self.running.insert(duty.id, Running::Told(done));
             }
-            Some(Running::Durable(event)) if event == done => {
+            Some(Running::Told(event)) if event == done => {
                 after.proposals.push((Topic::CleanupDone(duty.id), Step::ProposeCleanupDone, event.clone()));
-                self.running.insert(duty.id, Running::Durable(event));
+                self.running.insert(duty.id, Running::Told(event));
             }
             Some(running @ (Running::Working | Running::Again { .. })) => {
                 self.running.insert(duty.id, running);
             }
-            Some(Running::Done(_) | Running::Durable(_)) | None => {
+            Some(Running::Done(_) | Running::Told(_)) | None => {
                 if self.may_wipe(duty) {
                     self.core.forget_move(duty.id, pending);
                     self.replays.remove(&duty.id);
@@ -383,6 +401,7 @@ impl Replica {
         let job = move || {
             let done = match work {
                 Work::Export { copy } => JobDone::Exported(copier.export(move_id, copy)),
+                Work::Count { copy } => JobDone::Counted(copy, copier.count(move_id)),
                 Work::Ingest { name, selector } => JobDone::Ingested(copier.ingest(&name, &selector)),
                 Work::Flush(event) => {
                     JobDone::Flushed(event, around(&copier.hook, Step::Flush, || copier.store.flush()))

@@ -23,7 +23,7 @@ steps! {
     Write => "write",
     /// Verdicts to routers.
     Verdicts => "verdicts",
-    /// The copy's bookkeeping made durable, at the source or the destination.
+    /// The copy's bookkeeping made durable at the destination.
     Flush => "flush",
     ProposeRegistered => "propose-registered",
     ProposeSnapshotTaken => "propose-snapshot-taken",
@@ -32,6 +32,8 @@ steps! {
     ProposeReady => "propose-ready",
     ProposeCleanupDone => "propose-cleanup-done",
     ExportRuns => "export-runs",
+    /// The running digest of keys that move out, counted anew after a crash.
+    Count => "count",
     SealSnapshot => "seal-snapshot",
     RemoveSnapshot => "remove-snapshot",
     WipeForIngest => "wipe-for-ingest",
