@@ -10,6 +10,7 @@
 //! - [`scan`]: the part of a scatter read that this shard owns.
 //! - [`copy`]: the long work beside the turns: export, ingest, wipe.
 //! - [`citation`]: marks that cite what this replica has not folded.
+//! - [`start`]: a replica that has just opened follows before it acts.
 //! - [`step`]: every side effect by name, so that a test can stop the process at each.
 
 mod citation;
@@ -22,6 +23,7 @@ mod reads;
 mod replay;
 mod replica;
 mod scan;
+mod start;
 mod step;
 
 pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStore};

@@ -15,6 +15,7 @@ use crate::moves::{AfterWrite, Running};
 use crate::proposals::{Proposals, Topic};
 use crate::reads::Reads;
 use crate::replay::Replay;
+use crate::start::Start;
 use crate::step::{Jobs, Step, StepHook, around};
 use rehome_control_core::Keyspace;
 use rehome_control_log::{ControlFollower, control_partition};
@@ -59,6 +60,8 @@ pub(crate) enum Message {
     DataEnd(u64, Result<Offset, PortError>),
     ControlEnd(u64, Result<Offset, PortError>),
     CitedEnd(Citation, Result<Offset, PortError>),
+    /// End of the control log when the replica opened.
+    StartEnd(Result<Offset, PortError>),
     /// End of some partition, for the lag in progress reports.
     KnownEnd(ShardId, Result<Offset, PortError>),
     Job(MoveId, crate::moves::JobDone),
@@ -74,6 +77,7 @@ pub struct Replica {
     pub(crate) topic: String,
     pub(crate) placement: rehome_keyspace::Placement,
     pub(crate) follower: ControlFollower,
+    pub(crate) start: Start,
     pub(crate) inbox: Inbox<Message>,
     pub(crate) wake: Waker,
     pub(crate) core: ShardCore,
@@ -120,6 +124,7 @@ impl Replica {
             topic,
             placement: keyspace.placement,
             follower,
+            start: Start::Ask { at_ms: 0 },
             inbox,
             wake,
             core,
@@ -186,6 +191,7 @@ impl Replica {
             Message::Proposed(topic, result) => self.proposals.appended(topic, result, now_ms),
             Message::DataEnd(up_to, end) => self.reads.data_end(up_to, end),
             Message::ControlEnd(up_to, end) => self.reads.control_end(up_to, end),
+            Message::StartEnd(end) => self.start_end(end, now_ms),
             Message::KnownEnd(shard, Ok(end)) => {
                 self.known_ends.insert(shard, end);
             }
@@ -220,7 +226,9 @@ impl Replica {
         let replayed = self.replay_all(&mut pending, live.records > 0)?;
         let settled = self.with_ground(&mut pending, |core, ground| core.settle(ground))?;
         let mut after = AfterWrite::default();
-        self.gather_duties(&mut pending, &mut after, now_ms);
+        if self.has_started(now_ms) {
+            self.gather_duties(&mut pending, &mut after, now_ms);
+        }
         let wrote = self.write(pending)?;
         if let Some(batch) = live.verdicts {
             let sink = &self.config.verdicts;
@@ -348,6 +356,7 @@ impl Role for Replica {
                     self.reads.wake_at_ms(),
                     Some(next_report),
                     self.retry_at_ms(now_ms),
+                    self.start_at_ms(),
                 ];
                 Turn { progressed, wake_at_ms: wakes.into_iter().flatten().min() }
             }
