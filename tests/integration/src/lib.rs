@@ -1,1 +1,26 @@
-//! Real processes, killed and compared.
+//! Real processes, killed and compared: what the tests of this crate are made of.
+//!
+//! - [`binaries`]: which programs are tested; [`process`]: one running `rehome up`; [`pipe`]: holds it at a point.
+//! - [`http`]: its API as JSON; [`endpoint`]: where clients find it, whichever life it is in.
+//! - [`client`]: a client that asks until it is answered and knows what every answer must be; [`load`]: some of them.
+//! - [`memory`]: what clients were answered.
+//! - [`bench`]: a folder with its clients, through several lives of the process.
+//! - [`folder`]: a folder that no process holds: its logs, its stores, the three-way comparison.
+//! - [`wait`]: waiting for what must come, with a deadline; [`pairs`]: runs scenarios two at a time.
+
+pub mod bench;
+pub mod binaries;
+pub mod client;
+pub mod endpoint;
+pub mod folder;
+pub mod http;
+pub mod load;
+pub mod memory;
+pub mod pairs;
+pub mod pipe;
+pub mod process;
+pub mod wait;
+
+pub use bench::{Bench, KEYSPACE, Prepared};
+pub use folder::Folder;
+pub use process::{Arming, Process};

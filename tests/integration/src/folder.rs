@@ -1,0 +1,161 @@
+//! A folder that no process holds: its logs, its stores, and the three-way comparison.
+
+use crate::memory::Memory;
+use anyhow::{Context, anyhow};
+use rehome_embedded::{EmbeddedLog, Limits};
+use rehome_keyspace::{KeyRange, Offset, ShardId};
+use rehome_oracle::{Comparison, ControlStory, Findings, KeyspaceStory, fold};
+use rehome_ports::{Lane, Log, ReadLimits, Reader, Store, Tail};
+use rehome_records::control::{CONTROL_TOPIC, data_topic};
+use rehome_records::{ControlEvent, ControlRecord, Logged, Record, TopicPartition, store_key};
+use rehome_rocks::RocksNode;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+const LIMITS: ReadLimits = ReadLimits { records_max: 4_096, bytes_max: 4 << 20 };
+
+/// An opened folder. Nobody else can open it meanwhile.
+pub struct Folder {
+    log: Arc<EmbeddedLog>,
+    stores: RocksNode,
+}
+
+/// What the comparison found.
+pub struct Compared {
+    pub findings: Findings,
+    pub rows_visible: u64,
+    pub writes_repeated: u64,
+}
+
+impl Folder {
+    pub fn open(dir: &Path) -> anyhow::Result<Folder> {
+        let data = dir.join("data");
+        let log = EmbeddedLog::open(&data.join("log"), Limits::default()).context("cannot open the log")?;
+        let stores = RocksNode::open(&data.join("stores")).context("cannot open the stores")?;
+        Ok(Folder { log, stores })
+    }
+
+    pub fn close(self) -> anyhow::Result<()> {
+        self.log.close().context("cannot close the log")
+    }
+
+    /// Returns what the control log tells.
+    pub fn story(&self) -> anyhow::Result<ControlStory> {
+        let mut story = ControlStory::default();
+        for logged in self.records(TopicPartition::new(CONTROL_TOPIC, 0))? {
+            story.fold(&logged.map_err(|error| anyhow!(error))?);
+        }
+        Ok(story)
+    }
+
+    /// Appends a control record, as its author would have done just before the process was killed.
+    pub fn propose(&self, event: ControlEvent) -> anyhow::Result<Offset> {
+        let record = ControlRecord { command: rand::random(), event };
+        self.append(TopicPartition::new(CONTROL_TOPIC, 0), record.into_record())
+    }
+
+    pub fn append(&self, partition: TopicPartition, record: Record) -> anyhow::Result<Offset> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| drop(tell.send(result)));
+        self.log.append(&partition, Lane::Protocol, vec![record], done);
+        let offsets = told.recv().context("the log has stopped")??;
+        offsets.first().copied().context("the log told no offset")
+    }
+
+    /// Compares what clients were answered, what lies in the stores, and what the logs say must be.
+    pub fn compare(&self, keyspace: &str, memory: &Memory) -> anyhow::Result<Compared> {
+        let story = self.story()?;
+        let known = named(&story, keyspace)?;
+        let (topic, shards) = (data_topic(&known.name, known.id), known.shards);
+        let partitions = (0..shards).map(|shard| self.records(TopicPartition::new(topic.clone(), shard)));
+        let folded = fold(&story, known.id, partitions.collect::<anyhow::Result<Vec<_>>>()?)?;
+        let writes_repeated = folded.repeated.len();
+        let mut comparison = Comparison::new(&story, folded);
+        comparison.history(&memory.history);
+        for shard in (0..shards).map(ShardId) {
+            let store = self.stores.store(known.id, shard)?;
+            scan(&*store, &KeyRange::all(), |key, value| comparison.store_entry(shard, key, value))?;
+        }
+        let (findings, rows_visible) = comparison.finish();
+        Ok(Compared { findings, rows_visible, writes_repeated })
+    }
+
+    /// Counts the entries of keys (rows, tombstones, request ids, source positions) in each store.
+    pub fn entries(&self, keyspace: &str) -> anyhow::Result<BTreeMap<ShardId, u64>> {
+        let story = self.story()?;
+        let known = named(&story, keyspace)?;
+        let count = |shard: ShardId| {
+            let store = self.stores.store(known.id, shard)?;
+            let mut entries = 0;
+            for kind in store_key::KINDS_OF_KEYS {
+                scan(&*store, &store_key::kind_range(kind), |_, _| entries += 1)?;
+            }
+            Ok((shard, entries))
+        };
+        (0..known.shards).map(ShardId).map(count).collect()
+    }
+
+    /// Returns every record of a partition, up to its end now.
+    fn records(&self, partition: TopicPartition) -> anyhow::Result<Records> {
+        let (tell, told) = mpsc::sync_channel(1);
+        self.log.end(&partition, Box::new(move |end| drop(tell.send(end))));
+        let end = told.recv().context("the log has stopped")??;
+        let tail = self.log.tail(&partition, Offset(0), Arc::new(|| ()))?;
+        Ok(Records { tail, end, next: Offset(0), batch: Vec::new().into_iter() })
+    }
+}
+
+pub fn named<'a>(story: &'a ControlStory, keyspace: &str) -> anyhow::Result<&'a KeyspaceStory> {
+    story.keyspace_named(keyspace).with_context(|| format!("the control log knows no keyspace {keyspace}"))
+}
+
+fn scan(store: &dyn Store, range: &KeyRange, mut visit: impl FnMut(&[u8], &[u8])) -> anyhow::Result<()> {
+    store.snapshot(&mut |entries: &dyn Reader| {
+        entries.scan(range, false, &mut |key, value| {
+            visit(key, value);
+            ControlFlow::Continue(())
+        })
+    })?;
+    Ok(())
+}
+
+struct Records {
+    tail: Box<dyn Tail>,
+    end: Offset,
+    next: Offset,
+    batch: std::vec::IntoIter<Logged>,
+}
+
+impl Records {
+    fn fill(&mut self) -> Result<(), String> {
+        let batch = self.tail.poll(LIMITS).map_err(|error| error.message)?;
+        // Everything up to the end is durable, so a tail that stands still has lost something.
+        if batch.next == self.next {
+            return Err(format!("nothing can be read from offset {}", batch.next));
+        }
+        self.next = batch.next;
+        self.batch = batch.records.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Logged, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(logged) = self.batch.next() {
+                return Some(Ok(logged));
+            }
+            if self.next >= self.end {
+                return None;
+            }
+            if let Err(error) = self.fill() {
+                self.next = self.end;
+                return Some(Err(error));
+            }
+        }
+    }
+}
