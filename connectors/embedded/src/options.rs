@@ -45,13 +45,13 @@ impl Limits {
 }
 
 /// Bytes of write buffers over all partitions. Reason: a small share of what the whole process may use.
-const WRITE_BUFFERS_BYTES: usize = 32 << 20;
+const WRITE_BUFFERS_BYTES: usize = 16 << 20;
 /// Bytes of one partition's write buffer.
-const WRITE_BUFFER_BYTES: usize = 16 << 20;
+const WRITE_BUFFER_BYTES: usize = 8 << 20;
 /// Write-ahead log files that are kept to be written over.
-pub const LOG_FILES_AHEAD: usize = 3;
+pub const LOG_FILES_AHEAD: usize = 2;
 /// Bytes of each. Reason: what write buffers hold together, so that a log file rarely outgrows it.
-pub const LOG_FILE_BYTES: usize = 32 << 20;
+pub const LOG_FILE_BYTES: usize = 16 << 20;
 /// Bytes of write-ahead log before idle partitions are flushed. Bounds the time to open: it is read then.
 const WAL_BYTES: u64 = 128 << 20;
 /// Bytes of blocks cached for tails that are far behind. Small: each block is read once.

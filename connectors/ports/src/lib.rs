@@ -6,11 +6,13 @@
 //! - [`replicas`]: how a router reaches the replicas of a shard.
 //! - [`progress`]: what nodes tell controllers.
 //! - [`inbox`]: messages into a role, and the signal that wakes it.
+//! - [`hook`]: what tests are called around each effect.
 //! - [`error`]: what the caller may do now.
 //! - [`conformance`]: what every adapter of a port must pass.
 
 pub mod conformance;
 pub mod error;
+pub mod hook;
 pub mod inbox;
 pub mod log;
 pub mod progress;
@@ -19,6 +21,7 @@ pub mod snapshots;
 pub mod store;
 
 pub use error::{PortError, Remedy};
+pub use hook::{Hook, When, around};
 pub use inbox::{Inbox, Role, Signal, Turn, Waker};
 pub use log::{AppendDone, Batch, EndDone, Lane, Log, ReadLimits, Tail};
 pub use progress::{InboundProgress, ReplicaProgress};

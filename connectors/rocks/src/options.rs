@@ -33,6 +33,8 @@ impl Shared {
         let mut env = Env::new()?;
         env.set_background_threads(2);
         env.set_high_priority_background_threads(1);
+        // Compaction is never urgent: roles go first.
+        env.lower_thread_pool_cpu_priority();
         Ok(Shared { cache, write_buffers, env, memory })
     }
 

@@ -28,6 +28,7 @@ pub use compiled_in::names;
 mod compiled_in {
     use super::Hooks;
     use crate::exit::Failure;
+    use rehome_ports::When;
     use std::path::PathBuf;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +36,6 @@ mod compiled_in {
     const FAIL_AT: &str = "REHOME_FAIL_AT";
     const HOLD_AT: &str = "REHOME_HOLD_AT";
     const HOLD_PIPE: &str = "REHOME_HOLD_PIPE";
-    const MOMENTS: [&str; 2] = ["before", "after"];
 
     /// Returns the name of every point.
     pub fn names() -> Vec<String> {
@@ -43,7 +43,9 @@ mod compiled_in {
         let router = rehome_router::EffectKind::ALL.iter().map(|kind| ("router", kind.name()));
         let controller = rehome_controller::EffectKind::ALL.iter().map(|kind| ("controller", kind.name()));
         let effects = node.chain(router).chain(controller);
-        effects.flat_map(|(role, effect)| MOMENTS.map(|when| format!("{role}.{effect}.{when}"))).collect()
+        effects
+            .flat_map(|(role, effect)| When::ALL.iter().map(move |when| format!("{role}.{effect}.{}", when.name())))
+            .collect()
     }
 
     /// A point, and how often it is still passed.
@@ -65,10 +67,10 @@ mod compiled_in {
         }
 
         /// Tells whether the process stops here.
-        fn is_reached(&self, role: &str, effect: &str, is_before: bool) -> bool {
-            let when = MOMENTS[usize::from(!is_before)];
+        fn is_reached(&self, role: &str, effect: &str, when: When) -> bool {
             let mut parts = self.name.split('.');
-            let is_here = parts.next() == Some(role) && parts.next() == Some(effect) && parts.next() == Some(when);
+            let is_here =
+                parts.next() == Some(role) && parts.next() == Some(effect) && parts.next() == Some(when.name());
             is_here && self.left.fetch_sub(1, Ordering::SeqCst) == 1
         }
     }
@@ -91,8 +93,8 @@ mod compiled_in {
             Ok(Points { fail: point(FAIL_AT).transpose()?, hold })
         }
 
-        fn pass(&self, role: &str, effect: &str, is_before: bool) {
-            let is_here = |point: &Point| point.is_reached(role, effect, is_before);
+        fn pass(&self, role: &str, effect: &str, when: When) {
+            let is_here = |point: &Point| point.is_reached(role, effect, when);
             if let Some((_, pipe)) = self.hold.as_ref().filter(|(point, _)| is_here(point)) {
                 // Ends when the other end is closed. A pipe that is not there holds nobody.
                 let _ = std::fs::read(pipe);
@@ -115,13 +117,13 @@ mod compiled_in {
             let (router, controller) = (Arc::clone(&node), Arc::clone(&node));
             Ok(Hooks {
                 node: Some(Arc::new(move |step, when| {
-                    node.pass("node", step.name(), when == rehome_node::When::Before);
+                    node.pass("node", step.name(), when);
                 })),
                 router: Some(Arc::new(move |kind, when| {
-                    router.pass("router", kind.name(), when == rehome_router::When::Before);
+                    router.pass("router", kind.name(), when);
                 })),
                 controller: Some(Arc::new(move |kind, when| {
-                    controller.pass("controller", kind.name(), when == rehome_controller::When::Before);
+                    controller.pass("controller", kind.name(), when);
                 })),
             })
         }
@@ -151,17 +153,17 @@ mod compiled_in {
         #[test]
         fn a_point_is_reached_once_at_its_count() {
             let point = read("controller.append-fence.after:2").expect("a good name");
-            assert!(!point.is_reached("controller", "append-fence", false));
-            assert!(!point.is_reached("controller", "append-fence", true));
-            assert!(point.is_reached("controller", "append-fence", false));
-            assert!(!point.is_reached("controller", "append-fence", false));
+            assert!(!point.is_reached("controller", "append-fence", When::After));
+            assert!(!point.is_reached("controller", "append-fence", When::Before));
+            assert!(point.is_reached("controller", "append-fence", When::After));
+            assert!(!point.is_reached("controller", "append-fence", When::After));
         }
 
         #[test]
         fn a_pipe_that_is_not_there_holds_nobody() {
             let point = read("node.write.before").expect("a good name");
             let points = Points { fail: None, hold: Some((point, "/no/such/pipe".into())) };
-            points.pass("node", "write", true);
+            points.pass("node", "write", When::Before);
         }
 
         #[test]

@@ -1,10 +1,10 @@
 //! The thin shell: folds, decides, carries out.
 
-use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, When, decide, wake_at_ms};
+use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, decide, wake_at_ms};
 use rehome_control_core::Decision;
 use rehome_control_log::{ControlFollower, control_partition};
 use rehome_keyspace::{AttemptFacts, Nonce, Offset};
-use rehome_ports::{Inbox, Lane, Log, PortError, Remedy, ReplicaProgress, Role, Turn};
+use rehome_ports::{Inbox, Lane, Log, PortError, Remedy, ReplicaProgress, Role, Turn, around};
 use rehome_records::data::{AttemptMark, Mark};
 use rehome_records::{ControlEvent, ControlRecord, Record, TopicPartition};
 use std::sync::Arc;
@@ -135,14 +135,7 @@ impl Controller {
         tracing::debug!(kind = kind.name(), ?step, "step is taken");
         self.memory.begin(step, now_ms);
         let hook = self.parts.hook.clone();
-        let call = |when| {
-            if let Some(hook) = &hook {
-                hook(kind, when);
-            }
-        };
-        call(When::Before);
-        self.act(effect, now_ms);
-        call(When::After);
+        around(&hook, kind, || self.act(effect, now_ms));
     }
 
     fn act(&mut self, effect: ControllerEffect, now_ms: u64) {

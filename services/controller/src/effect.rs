@@ -1,8 +1,8 @@
 //! Everything that a controller can do. Closed, so that a new effect gets its fail points by itself.
 
 use rehome_keyspace::{AttemptFacts, AttemptId, KeyspaceId, MoveId, Offset};
+use rehome_ports::Hook;
 use rehome_records::TopicPartition;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What the shell must do. Each is idempotent, or refused by the fold the second time.
@@ -82,23 +82,5 @@ impl ControllerEffect {
     }
 }
 
-/// Before or after the effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    Before,
-    After,
-}
-
-impl When {
-    pub const ALL: &'static [When] = &[When::Before, When::After];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            When::Before => "before",
-            When::After => "after",
-        }
-    }
-}
-
-/// Called around every effect; absent in production.
-pub type EffectHook = Arc<dyn Fn(EffectKind, When) + Send + Sync>;
+/// Called around every effect of a controller.
+pub type EffectHook = Hook<EffectKind>;

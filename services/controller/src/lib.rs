@@ -20,6 +20,6 @@ mod tests;
 
 pub use controller::{Controller, ControllerMessage, ControllerParts};
 pub use decide::{ATTEMPTS_MAX, decide, wake_at_ms};
-pub use effect::{ControllerEffect, EffectHook, EffectKind, Step, When};
+pub use effect::{ControllerEffect, EffectHook, EffectKind, Step};
 pub use memory::Memory;
 pub use observed::Observed;

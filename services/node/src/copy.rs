@@ -1,8 +1,8 @@
 //! The long work beside the turns: export, ingest, wipe. Runs in a job of its own and tells the replica when it is done.
 
-use crate::step::{Step, StepHook, around};
+use crate::step::{Step, StepHook};
 use rehome_keyspace::{KeyspaceId, MoveId, Selector, ShardId};
-use rehome_ports::{PortError, Reader, SnapshotStore, Store};
+use rehome_ports::{PortError, Reader, SnapshotStore, Store, around};
 use rehome_records::store_value::{StateRegion, StoredApplied, StoredOutbound};
 use rehome_records::{Digest, Manifest, SlotState, store_key};
 use rehome_shard_core::digest_entry;

@@ -28,4 +28,4 @@ mod step;
 
 pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStore};
 pub use replica::{Replica, ReplicaConfig};
-pub use step::{Jobs, Step, StepHook, When};
+pub use step::{Jobs, Step, StepHook};

@@ -16,10 +16,10 @@
 use crate::copy::{Exported, snapshot_name};
 use crate::proposals::Topic;
 use crate::replica::{Message, Replica};
-use crate::step::{Step, around};
+use crate::step::Step;
 use rehome_control_core::{Move, Phase};
 use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, MoveId, Selector, ShardId, Side};
-use rehome_ports::{PortError, Remedy};
+use rehome_ports::{PortError, Remedy, around};
 use rehome_records::{ControlEvent, Digest, Manifest, SlotState};
 use rehome_shard_core::Pending;
 use std::sync::Arc;

@@ -2,13 +2,13 @@
 
 use crate::proposals::{Proposals, Topic};
 use crate::replica::{Message, Replica, ReplicaConfig};
-use crate::step::{Jobs, Step, StepHook, around};
+use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
 use rehome_control_log::{ControlFollower, control_partition};
 use rehome_keyspace::{KeyspaceId, NodeId, Offset, ShardId};
 use rehome_ports::{
     Inbox, Lane, Log, PortError, ReadDone, ReadRefused, ReadRequest, Remedy, ReplicaProgress, Replicas, Role,
-    SnapshotStore, Store, Turn, VerdictSink, Waker,
+    SnapshotStore, Store, Turn, VerdictSink, Waker, around,
 };
 use rehome_records::control::data_topic;
 use rehome_records::{ControlEvent, ControlRecord};

@@ -16,13 +16,13 @@ use crate::proposals::{Proposals, Topic};
 use crate::reads::Reads;
 use crate::replay::Replay;
 use crate::start::Start;
-use crate::step::{Jobs, Step, StepHook, around};
+use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
 use rehome_control_log::{ControlFollower, control_partition};
 use rehome_keyspace::{KeyRange, KeyspaceId, MoveId, NodeId, Offset, ShardId};
 use rehome_ports::{
     Change, Inbox, Lane, Log, PortError, ReadDone, ReadRequest, Reader, ReplicaProgress, Role, SnapshotStore, Store,
-    Turn, VerdictBatch, VerdictSink, Waker, WriteBatch,
+    Turn, VerdictBatch, VerdictSink, Waker, WriteBatch, around,
 };
 use rehome_records::control::data_topic;
 use rehome_records::store_value::StoredIdentity;

@@ -1,6 +1,6 @@
 //! Every side effect by name, so that a test can stop the process at each.
 
-use std::sync::Arc;
+use rehome_ports::Hook;
 
 macro_rules! steps {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)+) => {
@@ -42,38 +42,8 @@ steps! {
     WipeForCleanup => "wipe-for-cleanup",
 }
 
-/// Before or after the effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    Before,
-    After,
-}
-
-impl When {
-    pub const ALL: &'static [When] = &[When::Before, When::After];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            When::Before => "before",
-            When::After => "after",
-        }
-    }
-}
-
-/// Called around every effect; does nothing in production.
-pub type StepHook = Arc<dyn Fn(Step, When) + Send + Sync>;
-
-/// Does the effect with the hook around it.
-pub(crate) fn around<T>(hook: &Option<StepHook>, step: Step, effect: impl FnOnce() -> T) -> T {
-    if let Some(hook) = hook {
-        hook(step, When::Before);
-    }
-    let result = effect();
-    if let Some(hook) = hook {
-        hook(step, When::After);
-    }
-    result
-}
+/// Called around every effect of a node.
+pub type StepHook = Hook<Step>;
 
 /// Runs long work beside the turns: a thread in production, a queue of the scheduler in a simulation.
 pub trait Jobs: Send + Sync {

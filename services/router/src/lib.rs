@@ -44,5 +44,5 @@ pub use counters::Counters;
 pub use handle::{RouterHandle, RouterMessage};
 pub use limits::RouterLimits;
 pub use rehome_control_core::Route;
-pub use router::{EffectHook, RequestIds, Router, When};
+pub use router::{EffectHook, RequestIds, Router};
 pub use routes::Routes;

@@ -6,19 +6,12 @@ use crate::handle::{RouterHandle, RouterMessage};
 use crate::routes::Routes;
 use rehome_control_log::ControlFollower;
 use rehome_keyspace::{KeyspaceId, Offset, RequestId};
-use rehome_ports::{Lane, Log, Replicas, Role, Turn};
+use rehome_ports::{Hook, Lane, Log, Replicas, Role, Turn, around};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Before or after an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    Before,
-    After,
-}
-
 /// Called around each effect: where tests stop the process.
-pub type EffectHook = Arc<dyn Fn(EffectKind, When) + Send + Sync>;
+pub type EffectHook = Hook<EffectKind>;
 
 /// Gives request ids that nobody else gives.
 pub type RequestIds = Box<dyn FnMut() -> RequestId + Send>;
@@ -151,15 +144,8 @@ impl Router {
     fn step(&mut self, now_ms: u64, input: Input) {
         for effect in self.core.step(now_ms, input) {
             let kind = effect.kind();
-            self.call_hook(kind, When::Before);
-            self.carry_out(effect);
-            self.call_hook(kind, When::After);
-        }
-    }
-
-    fn call_hook(&self, kind: EffectKind, when: When) {
-        if let Some(hook) = &self.hook {
-            hook(kind, when);
+            let hook = self.hook.clone();
+            around(&hook, kind, || self.carry_out(effect));
         }
     }
 

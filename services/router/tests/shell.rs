@@ -7,12 +7,12 @@ use rehome_keyspace::{Epoch, KeyspaceId, Offset, Placement, RequestId, ShardId, 
 use rehome_memory::{Broker, Faults};
 use rehome_ports::{
     Lane, Log, ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRequest, Remedy, Replicas, Role, VerdictBatch, Waker,
+    When,
 };
 use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use rehome_records::{ControlEvent, ControlRecord, DataRecord, TopicPartition, Verdict};
 use rehome_router::{
-    EffectKind, ReadAsk, RequestIds, Router, RouterHandle, RouterLimits, ScanAsk, When, WriteAnswer, WriteAsk,
-    WriteRefused,
+    EffectKind, ReadAsk, RequestIds, Router, RouterHandle, RouterLimits, ScanAsk, WriteAnswer, WriteAsk, WriteRefused,
 };
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -85,9 +85,20 @@ impl Host for Threads {
     }
 }
 
+/// How much a job's thread yields to roles: copies let the live tail go first.
+const JOB_NICENESS: i32 = 10;
+
 impl Jobs for Threads {
     fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>) {
-        Threads::spawn(self, name, None, job);
+        let polite = move || {
+            // On Linux a thread has a priority of its own; elsewhere, or where it is refused, the job runs as it is.
+            let thread = rustix::thread::gettid();
+            if let Err(error) = rustix::process::setpriority_process(Some(thread), JOB_NICENESS) {
+                tracing::debug!(%error, "the job keeps its priority");
+            }
+            job();
+        };
+        Threads::spawn(self, name, None, polite);
     }
 }
 

@@ -8,13 +8,18 @@ use rehome_oracle::ClientHistory;
 use rehome_records::RowChange;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
 /// Answers on both sides of a change of epoch that count as around it.
 const AROUND: usize = 5;
 /// Time after a change of epoch that counts as around it, for reads, in nanoseconds.
 const AROUND_NS: u64 = 50_000_000;
+/// Shortest time between two reads of a probe. Reason: reads take a tenth of that, and a probe that never rests takes
+/// a whole processor from those it measures.
+const READ_PACE: Duration = Duration::from_millis(1);
 const SORT_KEY: &[u8] = b"probe";
 
 /// The probes of one move, running.
@@ -70,7 +75,10 @@ async fn write(mut client: Client, partition_key: Vec<u8>, stopping: Arc<AtomicB
 
 async fn read(mut client: Client, partition_key: Vec<u8>, stopping: Arc<AtomicBool>) -> (Client, Vec<u64>) {
     let mut answered = Vec::new();
+    let mut pace = tokio::time::interval(READ_PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stopping.load(Ordering::Relaxed) {
+        pace.tick().await;
         let Some(at) = client.read(&partition_key, SORT_KEY).await else { break };
         answered.push(at);
     }

@@ -1,11 +1,12 @@
 //! Controllers on a log that loses, doubles and delays, with restarts; nodes that do their part. One seed, one run.
 
 use super::fixture::*;
-use crate::{Controller, ControllerMessage, ControllerParts, EffectHook, EffectKind, When};
+use crate::{Controller, ControllerMessage, ControllerParts, EffectHook, EffectKind};
 use rehome_control_core::{ControlState, JobState, Move, Phase};
 use rehome_control_log::{ControlFollower, control_partition};
 use rehome_keyspace::{AttemptId, Offset, Outcome, ShardId, Side};
 use rehome_memory::{Broker, Delivery, Fate, Faults};
+use rehome_ports::When;
 use rehome_ports::{InboundProgress, Inbox, Lane, Log, Remedy, Role, Turn};
 use rehome_records::control::{CONTROL_TOPIC, JobOptions};
 use rehome_records::{ControlEvent, ControlRecord, DataRecord, Digest, Mark, TopicPartition};
