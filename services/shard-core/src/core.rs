@@ -55,8 +55,8 @@ pub struct ShardCore {
     pub(crate) states: Vec<StateRegion>,
     pub(crate) outbounds: Outbounds,
     pub(crate) inbounds: Inbounds,
-    /// The partition and offset of a mark that cites a control record that does not exist.
-    pub(crate) unfounded: Option<(Option<MoveId>, Offset)>,
+    /// Marks that cite a control record that does not exist: the newest of the live tail, and of each replay.
+    pub(crate) unfounded: BTreeMap<Option<MoveId>, Offset>,
 }
 
 impl ShardCore {
@@ -111,7 +111,7 @@ impl ShardCore {
             states,
             outbounds: BTreeMap::new(),
             inbounds: BTreeMap::new(),
-            unfounded: None,
+            unfounded: BTreeMap::new(),
         }
     }
 
@@ -186,7 +186,7 @@ impl ShardCore {
     /// that, was not above the cited offset. A mark is appended after the record it cites, so this one is forged: the
     /// next `apply` or `replay` of it refuses it, as every replica does that judges it later.
     pub fn refuse_unfounded(&mut self, replay_of: Option<MoveId>, offset: Offset) {
-        self.unfounded = Some((replay_of, offset));
+        self.unfounded.insert(replay_of, offset);
     }
 
     fn apply_write(&mut self, write: Write, offset: Offset, ground: &mut Ground<'_>) -> Result<Verdict, Stop> {
@@ -226,7 +226,7 @@ impl ShardCore {
         ground: &mut Ground<'_>,
     ) -> Result<MarkApplied, Stop> {
         let applied = |effect| MarkApplied { attempt: Some(mark.attempt), effect };
-        if self.unfounded == Some((None, offset)) {
+        if self.unfounded.get(&None) == Some(&offset) {
             return Ok(applied(MarkEffect::Refused { reason: "the control record it cites does not exist".into() }));
         }
         let facts = match marks::allowed(kind, mark, ground.attempts, self.identity.keyspace, self.identity.shard)? {

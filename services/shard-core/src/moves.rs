@@ -59,6 +59,7 @@ impl ShardCore {
     /// Requires: at the destination of a switched move, [`ShardCore::passed`] its attempt; else the keys wait for a
     /// replay that does not exist.
     pub fn forget_move(&mut self, move_id: MoveId, pending: &mut Pending) {
+        self.unfounded.remove(&Some(move_id));
         if self.outbounds.remove(&move_id).is_some() {
             pending.remove(store_key::outbound(move_id));
         }

@@ -107,7 +107,7 @@ impl ShardCore {
         ground: &mut Ground<'_>,
     ) -> Result<(), Stop> {
         let (source, replay) = self.replay_of(move_id);
-        if self.unfounded == Some((Some(move_id), offset))
+        if self.unfounded.get(&Some(move_id)) == Some(&offset)
             || marks::allowed(kind, mark, ground.attempts, self.identity.keyspace, source)?.is_err()
         {
             return Ok(());

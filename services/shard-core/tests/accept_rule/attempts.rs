@@ -317,6 +317,28 @@ fn a_mark_that_cites_beyond_the_end_of_the_control_log_stalls_nothing() {
 }
 
 #[test]
+fn two_marks_that_cite_nothing_are_refused_whichever_is_judged_first() {
+    let (mut world, _, mut p1, move_id) = start();
+    let attempt = world.start_attempt(move_id);
+    let mut forged = world.mark(attempt);
+    forged.attempt = AttemptId(51);
+    forged.control_offset = Offset(u64::MAX);
+    let own = world.append(ShardId(1), Mark::Open(forged.clone()).into_record(), 0);
+    let sources = world.append(ShardId(0), Mark::Fence(forged).into_record(), 0);
+    // The end of the control log was told for both before either is given again.
+    p1.core.refuse_unfounded(None, own);
+    p1.core.refuse_unfounded(Some(move_id), sources);
+    let logged = |shard, offset| {
+        let found = world.partitions[&ShardId(shard)].iter().find(|logged| logged.offset == offset);
+        found.cloned().expect("just appended")
+    };
+    let (own, sources) = (logged(1, own), logged(0, sources));
+    let applied = p1.batch(&world, |core, ground| core.apply(&own, ground)).expect("the live tail goes on");
+    assert!(matches!(applied.mark.expect("a mark").effect, MarkEffect::Refused { .. }));
+    p1.batch(&world, |core, ground| core.replay(move_id, &sources, ground)).expect("the replay goes on");
+}
+
+#[test]
 fn two_opposite_moves_with_forged_epochs_are_freed_by_aborts() {
     let mut world = World::new(2);
     let (mut p0, mut p1) = (Replica::new(&world, 0), Replica::new(&world, 1));
