@@ -101,18 +101,23 @@ impl Partition {
         self.landed.remove(&offset);
     }
 
-    /// An append ended, well or not.
-    pub(crate) fn append_ended(&mut self, now_ms: u64, error: Option<String>) {
+    /// An append ended: its last record lies at that offset, or it failed.
+    ///
+    /// Appends are acknowledged in the order of their offsets, so no verdict up to that one is waited for any more. It
+    /// was another router's, or of a write that was answered already; without this a router that is never idle would
+    /// keep them all. An ack that comes out of order after all finds its verdicts missed, and its writes go out again.
+    pub(crate) fn append_ended(&mut self, now_ms: u64, result: Result<Offset, String>) {
         self.appends -= 1;
         if self.appends == 0 {
             self.early.clear();
         }
-        match error {
-            None => {
+        match result {
+            Ok(last) => {
+                self.early = self.early.split_off(&last.next());
                 self.backoff_ms = 0;
                 self.last_error = None;
             }
-            Some(error) => {
+            Err(error) => {
                 self.backoff_ms = (self.backoff_ms * 2).clamp(BACKOFF_MS_MIN, BACKOFF_MS_MAX);
                 self.paused_until_ms = now_ms + self.backoff_ms;
                 self.last_error = Some(error);
@@ -151,10 +156,27 @@ mod tests {
         assert!(partition.early.is_empty());
         partition.appends = 2;
         partition.judged(Offset(2), Verdict::StaleRoute);
-        partition.append_ended(0, None);
+        partition.append_ended(0, Ok(Offset(1)));
         assert_eq!(partition.early.len(), 1);
-        partition.append_ended(0, None);
+        partition.append_ended(0, Ok(Offset(1)));
         assert!(partition.early.is_empty());
+    }
+
+    #[test]
+    fn a_router_that_is_never_idle_forgets_the_verdicts_on_others_writes() {
+        let mut partition = Partition { appends: 1, ..Partition::default() };
+        // One offset in ten is this router's; an append is always on its way.
+        for own in (9..10 * EARLY_MAX as u64).step_by(10).map(Offset) {
+            partition.appends += 1;
+            for offset in own.0 - 9..=own.0 {
+                partition.judged(Offset(offset), Verdict::StaleRoute);
+            }
+            partition.passed(0, own);
+            let copy = LandedCopy { ask: AskId(own.0), epoch: Epoch(1) };
+            assert_eq!(partition.landed(0, own, copy), Fate::Judged(own, Verdict::StaleRoute));
+            partition.append_ended(0, Ok(own));
+            assert!(partition.early.len() < 20);
+        }
     }
 
     #[test]

@@ -147,24 +147,24 @@ impl Writes {
             }
             result => result,
         };
-        let failed = match &result {
+        let ended = match &result {
             Ok(offsets) => {
                 for ((_, copy), offset) in flight.copies.iter().zip(offsets) {
                     self.landed(turn, append, flight.partition, *copy, *offset);
                 }
-                None
+                Ok(offsets.last().copied().unwrap_or_default())
             }
             Err(error) => {
                 turn.counters.appends_failed += 1;
                 for (_, copy) in &flight.copies {
                     self.not_landed(append, *copy, error.remedy);
                 }
-                Some(error.message.clone())
+                Err(error.message.clone())
             }
         };
-        self.free_lanes(append, &flight, failed.is_some());
+        self.free_lanes(append, &flight, ended.is_err());
         if let Some(partition) = self.partitions.get_mut(&flight.partition) {
-            partition.append_ended(turn.now_ms, failed);
+            partition.append_ended(turn.now_ms, ended);
         }
     }
 
