@@ -10,6 +10,9 @@ use rehome_records::{ControlEvent, ControlRecord};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Pause before the control log is read again after an error, in milliseconds.
+const AGAIN_AFTER_MS: u64 = 50;
+
 /// Told what the fold decided, or what is known of a failed append.
 pub type Proposed = Box<dyn FnOnce(Result<Decision, PortError>) + Send>;
 
@@ -122,11 +125,12 @@ impl ControlDesk {
 }
 
 impl Role for ControlDesk {
-    fn turn(&mut self, _now_ms: u64) -> Turn {
+    fn turn(&mut self, now_ms: u64) -> Turn {
         let messages = self.handle.inbox.drain();
         let mut progressed = !messages.is_empty();
         messages.into_iter().for_each(|message| self.take(message));
         let folded_before = self.follower.state().folded_next();
+        let mut wake_at_ms = None;
         match self.follower.turn() {
             // A gap is passed without a record.
             Ok(0) if self.follower.state().folded_next() == folded_before => {}
@@ -135,6 +139,8 @@ impl Role for ControlDesk {
                 self.publish();
             }
             Err(error) => {
+                // Nothing else may wake it: what it missed was told of before.
+                wake_at_ms = Some(now_ms + AGAIN_AFTER_MS);
                 let waiting = std::mem::take(&mut self.folding);
                 waiting
                     .into_values()
@@ -142,6 +148,6 @@ impl Role for ControlDesk {
             }
         }
         self.answer_folded();
-        Turn { progressed, wake_at_ms: None }
+        Turn { progressed, wake_at_ms }
     }
 }
