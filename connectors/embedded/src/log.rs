@@ -29,6 +29,8 @@ pub struct EmbeddedLog {
     ring_bytes_max: Arc<AtomicUsize>,
     topics: RwLock<Topics>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    /// One topic is grown at a time. Its own lock, so that nobody who reads or appends waits for the disk meanwhile.
+    growing: Mutex<()>,
     /// One trim at a time, so that the start on disk never goes back.
     trims: Mutex<()>,
 }
@@ -60,6 +62,7 @@ impl EmbeddedLog {
             ring_bytes_max,
             topics: RwLock::new(topics),
             committer: Mutex::new(Some(thread)),
+            growing: Mutex::new(()),
             trims: Mutex::new(()),
         }))
     }
@@ -91,21 +94,23 @@ impl EmbeddedLog {
 
 impl Log for EmbeddedLog {
     fn ensure_topic(&self, topic: &str, partitions: u32) -> Result<(), PortError> {
-        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
-        let known = topics.contains_key(topic);
-        let existing = topics.get(topic).map_or(0, |partitions| partitions.len() as u32);
-        if known && existing >= partitions {
+        let _one = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.partitions(topic)?;
+        if known.is_some_and(|existing| existing >= partitions) {
             return Ok(());
         }
+        let existing = known.unwrap_or(0);
         self.disk.grow_topic(topic, existing, partitions)?;
-        let mut number = count(&topics);
-        let list = topics.entry(topic.to_string()).or_default();
+        let mut number = self.read_topics(count);
+        let mut grown = Vec::new();
         for partition in existing..partitions {
             let name = TopicPartition::new(topic, partition);
             let extent = self.disk.extent(&name)?;
-            list.push(Arc::new(Partition::new(name, number, extent)));
+            grown.push(Arc::new(Partition::new(name, number, extent)));
             number += 1;
         }
+        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        topics.entry(topic.to_string()).or_default().extend(grown);
         let share = self.limits.ring_share(number);
         self.ring_bytes_max.store(share, Ordering::Relaxed);
         topics.values().flatten().for_each(|partition| partition.shrink(share));
