@@ -52,6 +52,7 @@ pub struct State {
     handles: BTreeMap<u64, HandleState>,
     lines: BTreeMap<Line, VecDeque<Message>>,
     ids_given: u64,
+    pub poll_records_max: usize,
 }
 
 struct HandleState {
@@ -73,6 +74,7 @@ impl Broker {
             handles: BTreeMap::new(),
             lines: BTreeMap::new(),
             ids_given: 0,
+            poll_records_max: usize::MAX,
         };
         Broker { state: Arc::new(Mutex::new(state)) }
     }
@@ -127,6 +129,12 @@ impl Broker {
                 }
             }
         });
+    }
+
+    /// Lets no poll return more records than that, whatever its limits: roles that start again then fold and apply what
+    /// was there before them over many turns, as they do when it is long. Requires: at least 1.
+    pub fn set_poll_records_max(&self, records_max: usize) {
+        self.lock().poll_records_max = records_max;
     }
 
     /// Says when what follows reaches the log. `Immediate` also delivers all that waits.

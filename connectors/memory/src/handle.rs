@@ -107,6 +107,7 @@ impl Tail for MemoryTail {
                 lag_ms => state.now_ms.saturating_sub(lag_ms),
             };
             let partition = state.partitions.get(&self.partition).ok_or_else(|| no_partition(&self.partition))?;
+            let limits = ReadLimits { records_max: limits.records_max.min(state.poll_records_max), ..limits };
             partition.read(self.next, limits, visible_until_ms)
         })?;
         self.next = batch.next;

@@ -167,3 +167,14 @@ fn a_callback_may_append_again() {
     broker.deliver(0);
     assert_eq!((broker.records(&partition()).len(), broker.pending()), (1, 1));
 }
+
+#[test]
+fn a_long_log_is_read_in_as_many_polls_as_the_scheduler_wants() {
+    let (broker, logs) = held(&["a"]);
+    broker.set_delivery(Delivery::Immediate);
+    send(&logs[0], Lane::Data, &["1", "2", "3"]);
+    broker.set_poll_records_max(2);
+    let mut tail = logs[0].tail(&partition(), Offset(0), Signal::new().waker()).unwrap();
+    assert_eq!(poll(&mut tail), [Offset(0), Offset(1)]);
+    assert_eq!(poll(&mut tail), [Offset(2)]);
+}
