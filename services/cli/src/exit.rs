@@ -51,6 +51,14 @@ impl Failure {
         self
     }
 
+    /// Points to the help of the verb, if nothing better is known.
+    pub fn or_help(self, verb: Option<String>) -> Failure {
+        match verb {
+            Some(verb) if self.next_steps.is_empty() => self.next(format!("rehome {verb} --help")),
+            _ => self,
+        }
+    }
+
     /// Leaves nothing but the exit code, if so.
     pub fn silent_if(mut self, was_told: bool) -> Failure {
         self.was_told = was_told;
@@ -94,5 +102,17 @@ impl fmt::Display for Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
         Failure::new(Exit::Failed, "failed", format!("{error:#}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_without_a_better_next_step_points_to_the_help_of_its_verb() {
+        let next = |failure: Failure| failure.or_help(Some("put".into())).next_steps;
+        assert_eq!(next(Failure::usage("wrong")), ["rehome put --help"]);
+        assert_eq!(next(Failure::usage("wrong").next("rehome list")), ["rehome list"]);
     }
 }

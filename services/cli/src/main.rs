@@ -29,6 +29,6 @@ fn main() -> ExitCode {
     let json = args.command.wants_json();
     match commands::run(args.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(json),
+        Err(failure) => failure.or_help(std::env::args().nth(1)).report(json),
     }
 }

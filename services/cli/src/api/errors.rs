@@ -26,6 +26,12 @@ impl Refusal {
         self
     }
 
+    /// Makes the commands that the text names the next steps.
+    fn next_of_text(mut self) -> Refusal {
+        self.next_steps = commands_in(&self.error.message);
+        if self.next_steps.is_empty() { self.next("rehome status") } else { self }
+    }
+
     pub fn bad_request(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "bad-request", message)
     }
@@ -45,13 +51,13 @@ impl Refusal {
 
     /// A plan that cannot be.
     pub fn plan(refused: &rehome_planner::PlanRefused) -> Refusal {
-        Refusal::new(StatusCode::CONFLICT, refused.code(), refused.to_string())
+        Refusal::new(StatusCode::CONFLICT, refused.code(), refused.to_string()).next_of_text()
     }
 
     /// The fold of the control log said no; its text names the next command.
     pub fn fold(refusal: &rehome_control_core::Refusal) -> Refusal {
         let status = if refusal.code().ends_with("-unknown") { StatusCode::NOT_FOUND } else { StatusCode::CONFLICT };
-        Refusal::new(status, refusal.code(), refusal.to_string())
+        Refusal::new(status, refusal.code(), refusal.to_string()).next_of_text()
     }
 
     /// The router said no.
@@ -116,6 +122,25 @@ pub fn is_passing(refused: &rehome_router::Refused) -> bool {
     refused.remedy == Remedy::Unknown || passing.contains(&refused.code)
 }
 
+/// Returns the commands in a text: those between backticks.
+fn commands_in(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).filter(|part| part.starts_with("rehome ")).map(str::to_owned).collect()
+}
+
 pub async fn no_such_route(uri: axum::http::Uri) -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "route-unknown", format!("there is nothing at {}", uri.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_commands_of_its_text_as_next_steps() {
+        let text = "keys are moving; choose another `--shards`, or run `rehome wait 12`";
+        assert_eq!(commands_in(text), ["rehome wait 12"]);
+        let refusal = |text: &str| Refusal::new(StatusCode::CONFLICT, "x", text).next_of_text();
+        assert_eq!(refusal(text).next_steps, ["rehome wait 12"]);
+        assert_eq!(refusal("0 shards cannot be").next_steps, ["rehome status"]);
+    }
 }

@@ -37,5 +37,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         condition: args.condition.clone(),
     };
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
-    put::report(&args.remote, &Client::new(&args.remote).delete(&path, &query)?)
+    let next = put::next(&args.keyspace, &args.key, &args.sort);
+    put::report(&args.remote, &Client::new(&args.remote).delete(&path, &query)?, next)
 }

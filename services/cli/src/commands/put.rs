@@ -41,15 +41,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         condition: args.condition.clone(),
     };
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
-    report(&args.remote, &Client::new(&args.remote).post(&path, &body)?)
+    report(&args.remote, &Client::new(&args.remote).post(&path, &body)?, next(&args.keyspace, &args.key, &args.sort))
 }
 
-/// Prints a write's answer; a failed condition is a refusal.
-pub fn report(remote: &Remote, written: &WriteShape) -> Result<(), Failure> {
+/// Returns the command that shows the row.
+pub fn next(keyspace: &str, key: &str, sort: &str) -> String {
+    format!("rehome get {keyspace} {key} {}", if sort.is_empty() { "''" } else { sort })
+}
+
+/// Prints a write's answer; a failed condition is a refusal, with what to do then.
+pub fn report(remote: &Remote, written: &WriteShape, next: String) -> Result<(), Failure> {
     if written.verdict == "condition-failed" {
         let found = written.version.as_deref().unwrap_or("no row");
         let message = format!("the condition does not hold: found {found}");
-        return Err(Failure::new(Exit::Refused, "condition-failed", message));
+        return Err(Failure::new(Exit::Refused, "condition-failed", message).next(next));
     }
     print(remote.json, written, |written| {
         let version = written.version.as_ref().map(|version| format!(" as version {version}")).unwrap_or_default();
