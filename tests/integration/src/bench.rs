@@ -5,6 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::folder::Folder;
 use crate::http::Http;
 use crate::load::Load;
+use crate::medium::Medium;
 use crate::memory::{BUCKETS, Fact, Memory, RowName};
 use crate::{Arming, Process, binaries, wait};
 use anyhow::{Context, bail, ensure};
@@ -40,9 +41,9 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Returns a copy, which goes its own way.
+    /// Returns a copy in memory, which goes its own way.
     pub fn bench(&self) -> anyhow::Result<Bench> {
-        let copy = Bench::empty(0)?;
+        let copy = Bench::empty(0, Medium::Memory)?;
         let copied = Command::new("cp").arg("-a").arg(self.dir.path().join("data")).arg(copy.dir()).status()?;
         ensure!(copied.success(), "cp: {copied}");
         Ok(Bench { clients: self.clients.clone(), ..copy })
@@ -51,17 +52,16 @@ impl Prepared {
 
 impl Bench {
     /// Returns an empty folder with clients that have asked nothing yet.
-    pub fn empty(seed: u64) -> anyhow::Result<Bench> {
+    pub fn empty(seed: u64, medium: Medium) -> anyhow::Result<Bench> {
         let clients = (0..CLIENTS).map(|number| Client::new(number, seed)).collect();
-        let mut dir = tempfile::Builder::new().prefix("rehome-bench-").tempdir()?;
-        dir.disable_cleanup(std::env::var_os("REHOME_KEEP").is_some());
+        let dir = medium.make_folder()?;
         let program = binaries::with_fail_points();
         Ok(Bench { dir, program, clients, endpoint: Endpoint::default(), process: None, load: None })
     }
 
     /// Returns a bench whose keyspace has that many shards, and every row once.
-    pub fn filled(seed: u64, shards: u32) -> anyhow::Result<Bench> {
-        let mut bench = Bench::empty(seed)?;
+    pub fn filled(seed: u64, medium: Medium, shards: u32) -> anyhow::Result<Bench> {
+        let mut bench = Bench::empty(seed, medium)?;
         bench.start(&Arming::default())?;
         bench.create_keyspace(shards)?;
         let (http, endpoint) = (Http::default(), bench.endpoint.clone());
@@ -139,6 +139,11 @@ impl Bench {
 
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Process::pid)
+    }
+
+    /// Tells whether the newest life came as far as to listen.
+    pub fn listens(&self) -> bool {
+        self.endpoint.next(None, std::time::Instant::now()).is_some()
     }
 
     /// Returns the server's address. Requires that a process runs and listens.

@@ -3,9 +3,10 @@
 //! - [`binaries`]: which programs are tested; [`process`]: one running `rehome up`; [`pipe`]: holds it at a point.
 //! - [`http`]: its API as JSON; [`endpoint`]: where clients find it, whichever life it is in.
 //! - [`client`]: a client that asks until it is answered and knows what every answer must be; [`load`]: some of them.
-//! - [`memory`]: what clients were answered.
+//! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
 //! - [`bench`]: a folder with its clients, through several lives of the process.
 //! - [`folder`]: a folder that no process holds: its logs, its stores, the three-way comparison.
+//! - [`shell`]: the commands as an operator types them.
 //! - [`wait`]: waiting for what must come, with a deadline; [`pairs`]: runs scenarios two at a time.
 
 pub mod bench;
@@ -15,12 +16,15 @@ pub mod endpoint;
 pub mod folder;
 pub mod http;
 pub mod load;
+pub mod medium;
 pub mod memory;
 pub mod pairs;
 pub mod pipe;
 pub mod process;
+pub mod shell;
 pub mod wait;
 
 pub use bench::{Bench, KEYSPACE, Prepared};
 pub use folder::Folder;
+pub use medium::Medium;
 pub use process::{Arming, Process};

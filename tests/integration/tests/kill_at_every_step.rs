@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use rehome_integration::folder::named;
 use rehome_integration::pipe::Pipe;
-use rehome_integration::{Arming, Bench, Folder, KEYSPACE, Prepared, binaries, pairs};
+use rehome_integration::{Arming, Bench, Folder, KEYSPACE, Medium, Prepared, binaries, pairs};
 use rehome_keyspace::Nonce;
 use rehome_oracle::{MovePhase, MoveStory};
 use rehome_records::control::data_topic;
@@ -31,6 +31,8 @@ enum Start {
     UpWithoutAnswer,
     /// As `Up`, further: a snapshot is taken, and altered on disk.
     UpWithAlteredSnapshot,
+    /// As `Up`, further: the source has told of its snapshot, and was killed before that was durable in its store.
+    UpExported,
     /// As `Up`, further: a copy is in, and the job is cancelled.
     UpCancelled,
     /// As `Up`, further: one move was aborted as often as a move may be.
@@ -47,6 +49,7 @@ struct Starts {
     up: Prepared,
     down: Prepared,
     altered: Prepared,
+    exported: Prepared,
     cancelled: Prepared,
     given_up: Prepared,
 }
@@ -58,6 +61,7 @@ fn scenarios(point: &str) -> Vec<Scenario> {
         "node.propose-registered" => &[(Start::Nothing, 1), (Start::Up, 1)],
         "controller.ensure-partitions" => &[(Start::Nothing, 1), (Start::Up, 1), (Start::Down, 1)],
         "node.propose-copy-failed" => &[(Start::UpWithAlteredSnapshot, 1)],
+        "node.count" => &[(Start::UpExported, 1)],
         "controller.abort-cutover" => &[(Start::UpWithoutAnswer, 1)],
         "controller.fail-move" => &[(Start::UpGivenUp, 1)],
         "node.wipe-for-cleanup" | "node.remove-snapshot" | "node.propose-cleanup-done" => {
@@ -95,7 +99,7 @@ fn every_fail_point_has_a_scenario() {
 
 impl Starts {
     fn prepare() -> anyhow::Result<Starts> {
-        let rows = Bench::filled(SEED, 3)?.freeze()?;
+        let rows = Bench::filled(SEED, Medium::Memory, 3)?.freeze()?;
         let mut up = rows.bench()?;
         submit_and_die(&mut up, 5)?;
         let up = up.freeze()?;
@@ -106,6 +110,7 @@ impl Starts {
         submit_and_die(&mut down, 2)?;
         let altered = go_on_until(&up, "node.wipe-for-ingest.before")?;
         alter_snapshots(&altered.dir().join("data/snapshots"))?;
+        let exported = go_on_until(&up, "node.propose-snapshot-taken.after")?;
         let cancelled = go_on_until(&up, "node.propose-copy-ingested.before")?;
         cancel_offline(&cancelled)?;
         let given_up = go_on_until(&up, "controller.start-cutover.before")?;
@@ -114,6 +119,7 @@ impl Starts {
             up,
             down: down.freeze()?,
             altered: altered.freeze()?,
+            exported: exported.freeze()?,
             cancelled: cancelled.freeze()?,
             given_up: given_up.freeze()?,
         })
@@ -121,10 +127,11 @@ impl Starts {
 
     fn run(&self, scenario: &Scenario) -> anyhow::Result<String> {
         let mut bench = match scenario.start {
-            Start::Nothing => Bench::empty(SEED)?,
+            Start::Nothing => Bench::empty(SEED, Medium::Memory)?,
             Start::Up | Start::UpWithoutAnswer => self.up.bench()?,
             Start::Down => self.down.bench()?,
             Start::UpWithAlteredSnapshot => self.altered.bench()?,
+            Start::UpExported => self.exported.bench()?,
             Start::UpCancelled => self.cancelled.bench()?,
             Start::UpGivenUp => self.given_up.bench()?,
         };
@@ -135,8 +142,8 @@ impl Starts {
         }
         bench.start(&arming)?;
         if scenario.start == Start::Nothing {
-            // The process may die of it, before or after it answers.
-            let _ = bench.create_keyspace(3);
+            // The process may die of it, before or after it answers; or it died before it could listen.
+            let _ = bench.listens().then(|| bench.create_keyspace(3));
         } else {
             bench.work();
         }

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rehome_integration::{Arming, Bench};
+use rehome_integration::{Arming, Bench, Medium};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn killed_at_random_times_nothing_is_lost_doubled_or_brought_back() {
 
 fn run(seed: u64) -> anyhow::Result<String> {
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut bench = Bench::filled(seed, 3)?;
+    let mut bench = Bench::filled(seed, Medium::Disk, 3)?;
     bench.work();
     for _ in 0..KILLS {
         bench.start(&Arming::default())?;

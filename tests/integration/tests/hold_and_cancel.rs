@@ -1,0 +1,105 @@
+//! A live process with one thread held in the middle of a move: cancelled, or late.
+
+use anyhow::{Context, ensure};
+use rehome_integration::pipe::Pipe;
+use rehome_integration::{Arming, Bench, Folder, KEYSPACE, Medium, Prepared, pairs, wait};
+use serde_json::Value;
+use std::time::Duration;
+
+const SEED: u64 = 20_260_712;
+const HELD_MAX: Duration = Duration::from_secs(30);
+
+/// Where a thread is held, and the phase in which a move is then.
+const HELD: [(&str, &str); 9] = [
+    ("controller.start-move.before", "planned"),
+    ("node.export-runs.before", "copying"),
+    ("node.seal-snapshot.after", "copying"),
+    ("node.ingest.before", "copying"),
+    ("node.ingest.after", "copying"),
+    ("controller.start-cutover.before", "catching-up"),
+    ("controller.append-open.before", "cutting-over"),
+    ("controller.append-fence.before", "cutting-over"),
+    ("node.propose-ready.before", "cutting-over"),
+];
+
+#[test]
+fn cancelled_in_every_phase_before_the_switch_nothing_is_left_at_the_destination() {
+    let rows = Bench::filled(SEED, Medium::Memory, 3).and_then(Bench::freeze).expect("a folder with rows");
+    let all: Vec<_> = HELD.iter().map(|held| (format!("{:34} {}", held.0, held.1), *held)).collect();
+    pairs::run("cancelled while held", &all, |(point, phase)| cancel_at(&rows, point, phase));
+}
+
+#[test]
+fn a_cutover_that_lacks_an_answer_is_aborted_and_the_next_one_switches() {
+    let rows = Bench::filled(SEED, Medium::Memory, 3).and_then(Bench::freeze).expect("a folder with rows");
+    late_answer(&rows).unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+fn cancel_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String> {
+    let mut bench = rows.bench()?;
+    let pipe = start_held(&mut bench, point)?;
+    bench.work();
+    // Three moves, each to shard 3.
+    let job = bench.reshard(4)?;
+    let held = pipe.wait_held(HELD_MAX)?;
+    wait::until(&format!("a move to be {phase}"), HELD_MAX, || {
+        let story = bench.explain(job)?;
+        Ok(moves(&story)?.iter().any(|one| one["phase"] == phase).then_some(()))
+    })?;
+    bench.cancel(job)?;
+    drop(held);
+    let ended = bench.wait_jobs()?;
+    ensure!(ended == ["cancelled"], "the job is {ended:?}");
+    let story = bench.explain(job)?;
+    let switched = moves(&story)?.iter().filter(|one| one["phase"] == "completed").count();
+    let remark = bench.conclude()?;
+    if switched == 0 {
+        let folder = Folder::open(bench.dir())?;
+        let entries = folder.entries(KEYSPACE)?;
+        folder.close()?;
+        let left = entries.last_key_value().context("no stores")?;
+        ensure!(entries.len() == 4 && *left.1 == 0, "entries by shard after the cancellation: {entries:?}");
+    }
+    // Nothing stands in the way of another try.
+    bench.start(&Arming::default())?;
+    bench.work();
+    bench.reshard(4)?;
+    let ended = bench.wait_jobs()?;
+    ensure!(ended == ["cancelled", "completed"], "jobs are {ended:?}");
+    bench.conclude()?;
+    Ok(format!("{remark}, {switched} moves had switched"))
+}
+
+fn late_answer(rows: &Prepared) -> anyhow::Result<()> {
+    let mut bench = rows.bench()?;
+    let pipe = start_held(&mut bench, "node.propose-ready.before")?;
+    bench.work();
+    let job = bench.reshard(4)?;
+    let held = pipe.wait_held(HELD_MAX)?;
+    wait::until("the attempt to be aborted", HELD_MAX, || {
+        let story = bench.explain(job)?;
+        let aborted = moves(&story)?.iter().flat_map(attempts).any(|attempt| attempt["outcome"] == "aborted");
+        Ok(aborted.then_some(()))
+    })?;
+    drop(held);
+    let ended = bench.wait_jobs()?;
+    ensure!(ended == ["completed"], "the job is {ended:?}");
+    let story = bench.explain(job)?;
+    let aborted: Vec<_> = moves(&story)?.iter().flat_map(attempts).filter(|one| one["outcome"] == "aborted").collect();
+    ensure!(aborted.iter().all(|one| one["reason"].as_str().is_some_and(|reason| reason.contains("2000 ms"))));
+    bench.conclude().map(drop)
+}
+
+fn start_held(bench: &mut Bench, point: &str) -> anyhow::Result<Pipe> {
+    let pipe = Pipe::make(bench.dir().join("pipe"))?;
+    bench.start(&Arming { fail_at: None, hold_at: Some((point.to_owned(), pipe.path().to_owned())) })?;
+    Ok(pipe)
+}
+
+fn moves(story: &Value) -> anyhow::Result<&Vec<Value>> {
+    story["moves"].as_array().with_context(|| format!("{story} has no moves"))
+}
+
+fn attempts(one: &Value) -> impl Iterator<Item = &Value> {
+    one["attempts"].as_array().into_iter().flatten()
+}
