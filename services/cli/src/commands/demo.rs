@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     data: Option<PathBuf>,
     /// Closed-loop writers
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     writers: u32,
     /// Load only so many rows
     #[arg(long)]
