@@ -15,16 +15,19 @@ struct Outcome {
     result: Result<String, String>,
 }
 
-/// Runs every scenario, whatever becomes of the others; each returns a remark for the table.
+/// Runs every scenario, whatever becomes of the others; each returns a remark for the table. With `REHOME_ONLY=TEXT` only
+/// those run whose name contains the text.
 ///
 /// Panics when one failed, with what went wrong in each that did.
 pub fn run<S: Sync>(title: &str, scenarios: &[(String, S)], one: impl Fn(&S) -> anyhow::Result<String> + Sync) {
+    let only = std::env::var("REHOME_ONLY").unwrap_or_default();
+    let scenarios: Vec<_> = scenarios.iter().filter(|(name, _)| name.contains(&only)).collect();
     let next = AtomicUsize::new(0);
     let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(scenarios.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some((at, (_, scenario))) = take(&next, scenarios) {
+                while let Some((at, (_, scenario))) = take(&next, &scenarios) {
                     let began = Instant::now();
                     let result = match catch_unwind(AssertUnwindSafe(|| one(scenario))) {
                         Ok(result) => result.map_err(|error| format!("{error:#}")),

@@ -31,7 +31,7 @@ enum Start {
     UpWithoutAnswer,
     /// As `Up`, further: a snapshot is taken, and altered on disk.
     UpWithAlteredSnapshot,
-    /// As `Up`, further: the source has told of its snapshot, and was killed before that was durable in its store.
+    /// As `Up`, further: the log holds that a snapshot was taken, and the source store does not.
     UpExported,
     /// As `Up`, further: a copy is in, and the job is cancelled.
     UpCancelled,
@@ -110,7 +110,7 @@ impl Starts {
         submit_and_die(&mut down, 2)?;
         let altered = go_on_until(&up, "node.wipe-for-ingest.before")?;
         alter_snapshots(&altered.dir().join("data/snapshots"))?;
-        let exported = go_on_until(&up, "node.propose-snapshot-taken.after")?;
+        let exported = go_on_until(&up, "node.wipe-for-ingest.before")?;
         let cancelled = go_on_until(&up, "node.propose-copy-ingested.before")?;
         cancel_offline(&cancelled)?;
         let given_up = go_on_until(&up, "controller.start-cutover.before")?;
