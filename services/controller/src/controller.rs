@@ -2,7 +2,7 @@
 
 use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, decide, wake_at_ms};
 use rehome_control_core::Decision;
-use rehome_control_log::{ControlFollower, control_partition};
+use rehome_control_log::{ControlFollower, Opening, control_partition};
 use rehome_keyspace::{AttemptFacts, Nonce, Offset};
 use rehome_ports::{Inbox, Lane, Log, PortError, Remedy, ReplicaProgress, Role, Turn, around};
 use rehome_records::data::{AttemptMark, Mark};
@@ -40,17 +40,8 @@ pub struct Controller {
     parts: ControllerParts,
     observed: Observed,
     memory: Memory,
-    start: Start,
+    opening: Opening,
     broken: Option<String>,
-}
-
-/// A controller acts only once it has folded what was there before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    Ask { at_ms: u64 },
-    Asked,
-    FoldTo(Offset),
-    Reached,
 }
 
 impl Controller {
@@ -59,7 +50,7 @@ impl Controller {
             parts,
             observed: Observed::default(),
             memory: Memory::default(),
-            start: Start::Ask { at_ms: 0 },
+            opening: Opening::START,
             broken: None,
         }
     }
@@ -78,12 +69,8 @@ impl Controller {
         match message {
             ControllerMessage::Progress(progress) => self.observed.note_progress(progress, now_ms),
             ControllerMessage::Ended { step, result } => self.step_ended(step, &result, now_ms),
-            ControllerMessage::ControlEnd(Ok(end)) => self.start = Start::FoldTo(end),
             ControllerMessage::ControlEnd(Err(error)) if error.remedy == Remedy::Broken => self.stop(&error),
-            ControllerMessage::ControlEnd(Err(error)) => {
-                tracing::warn!(%error, "the end of the control log is asked for again");
-                self.start = Start::Ask { at_ms: now_ms + AGAIN_AFTER_MS };
-            }
+            ControllerMessage::ControlEnd(end) => self.opening.told(end, now_ms),
         }
     }
 
@@ -103,21 +90,12 @@ impl Controller {
     }
 
     fn ask_for_the_end(&mut self, now_ms: u64) {
-        if !matches!(self.start, Start::Ask { at_ms } if at_ms <= now_ms) {
+        if !self.opening.asks(now_ms) {
             return;
         }
-        self.start = Start::Asked;
         let inbox = self.parts.inbox.clone();
         let done = Box::new(move |end| inbox.push(ControllerMessage::ControlEnd(end)));
         self.parts.log.end(&control_partition(), done);
-    }
-
-    /// Tells whether everything that was there at the start is folded.
-    fn has_started(&mut self) -> bool {
-        if matches!(self.start, Start::FoldTo(end) if self.parts.follower.state().folded_next() >= end) {
-            self.start = Start::Reached;
-        }
-        self.start == Start::Reached
     }
 
     fn note_folded(&mut self, now_ms: u64) {
@@ -209,12 +187,8 @@ impl Role for Controller {
         if self.broken.is_some() {
             return Turn { progressed: false, wake_at_ms: None };
         }
-        if !self.has_started() {
-            let wake_at_ms = match self.start {
-                Start::Ask { at_ms } => Some(at_ms),
-                _ => None,
-            };
-            return Turn { progressed, wake_at_ms };
+        if !self.opening.is_over(self.parts.follower.state().folded_next()) {
+            return Turn { progressed, wake_at_ms: self.opening.wake_at_ms() };
         }
         self.note_folded(now_ms);
         let effects = decide(self.parts.follower.state(), &self.observed, &self.memory, now_ms);

@@ -66,13 +66,13 @@ impl Live {
             Some(first) => {
                 return Err(PortError::broken(format!(
                     "this store has applied a record at {} that the log no longer holds (found one at {}): it is another log; \
-                     restore the log, or remove the store to build it anew",
+                     stop, and bring back the log and the stores of one moment",
                     expected.offset, first.offset
                 )));
             }
             None if self.next > expected.offset => {
                 return Err(PortError::broken(format!(
-                    "this store has applied a record at {} that the log no longer holds; restore the log, or remove the store",
+                    "this store has applied a record at {} that the log no longer holds; stop, and bring back the log and the stores of one moment",
                     expected.offset
                 )));
             }

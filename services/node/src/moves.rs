@@ -53,6 +53,8 @@ pub(crate) enum JobDone {
 pub(crate) struct AfterWrite {
     proposals: Vec<(Topic, Step, ControlEvent)>,
     jobs: Vec<(MoveId, Work)>,
+    /// Snapshots of copies that nobody will take: move, source, copy.
+    left_over: Vec<(MoveId, ShardId, u32)>,
 }
 
 enum Work {
@@ -117,11 +119,11 @@ impl Replica {
                 }
                 (Phase::Completing { .. }, Side::Source) => self.wipe_duty(duty, pending, after),
                 (Phase::Cancelling | Phase::Failing { .. }, Side::Destination) => self.wipe_duty(duty, pending, after),
-                (Phase::Cancelling | Phase::Failing { .. }, Side::Source) => self.forget_outbound(duty, pending),
+                (Phase::Cancelling | Phase::Failing { .. }, Side::Source) => self.forget_outbound(duty, pending, after),
                 _ => {}
             }
         }
-        self.forget_what_ended(&duties, pending);
+        self.forget_what_ended(&duties, pending, after);
     }
 
     fn duties(&self) -> Vec<Duty> {
@@ -204,6 +206,7 @@ impl Replica {
         if let Some(event) = self.exported_before(duty) {
             self.running.insert(duty.id, Running::Told(event));
         } else if self.core.holds_whole(&duty.selector) {
+            after.left_over.extend(duty.copy.checked_sub(1).map(|earlier| (duty.id, duty.source, earlier)));
             self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Export { copy: duty.copy }));
@@ -272,8 +275,9 @@ impl Replica {
     fn start_ingest(&mut self, duty: &Duty, ingested: ControlEvent, pending: &mut Pending, after: &mut AfterWrite) {
         let inbound = self.core.inbound(duty.id).filter(|inbound| inbound.copy == duty.copy);
         if inbound.is_some_and(|inbound| inbound.replay.is_some()) {
-            // An earlier life of this replica had taken the copy in, durably: it could not know of the replay otherwise.
-            self.running.insert(duty.id, Running::Told(ingested));
+            // The copy was taken in before, by an earlier life, or in this one with a flush that failed.
+            self.running.insert(duty.id, Running::Working);
+            after.jobs.push((duty.id, Work::Flush(ingested)));
         } else if self.core.all_closed(&duty.selector) {
             self.core.start_inbound(duty.id, duty.copy, duty.source, (*duty.selector).clone(), pending);
             let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy);
@@ -345,32 +349,34 @@ impl Replica {
         self.core.regions_of(&duty.selector).iter().all(|region| closed_since(region.state))
     }
 
-    fn forget_outbound(&mut self, duty: &Duty, pending: &mut Pending) {
-        if !matches!(self.running.get(&duty.id), Some(Running::Working)) {
-            self.running.remove(&duty.id);
+    /// An export that is under way ends first, so that what it leaves can be removed.
+    fn forget_outbound(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
+        if matches!(self.running.get(&duty.id), Some(Running::Working)) {
+            return;
+        }
+        if self.running.remove(&duty.id).is_some() || self.core.outbound(duty.id).is_some() {
+            after.left_over.push((duty.id, duty.source, duty.copy));
             self.core.forget_move(duty.id, pending);
         }
     }
 
     /// Forgets the bookkeeping of moves that ended, and of replays that have done their work.
-    fn forget_what_ended(&mut self, open: &[Duty], pending: &mut Pending) {
+    fn forget_what_ended(&mut self, open: &[Duty], pending: &mut Pending, after: &mut AfterWrite) {
         let is_open = |id: MoveId| open.iter().any(|duty| duty.id == id);
         let known: Vec<MoveId> = {
             let state = self.follower.state();
             let outbound = self.core.outbounds().map(|outbound| outbound.move_id);
             let ended_out = outbound.filter(|id| state.move_(*id).is_some() && !is_open(*id));
-            let inbound = self.core.inbounds().map(|inbound| (inbound.move_id, &inbound.selector));
-            let ended_in = inbound.filter(|(id, selector)| match state.move_(*id).map(|m| &m.phase) {
-                None => false,
-                Some(Phase::Cancelled | Phase::Failed { .. }) => true,
-                Some(Phase::Switched { .. } | Phase::Completing { .. } | Phase::Completed) => {
+            let inbound = self.core.inbounds().map(|inbound| inbound.move_id);
+            let ended_in = inbound.filter(|id| match state.move_(*id).map(|m| (&m.phase, m.attempts.last())) {
+                Some((Phase::Cancelled | Phase::Failed { .. }, _)) => true,
+                Some((Phase::Switched { .. } | Phase::Completing { .. } | Phase::Completed, Some(attempt))) => {
                     // The replay goes on until this replica's own tail has resolved the mark that made it owner.
-                    let regions = self.core.regions_of(selector);
-                    regions.iter().all(|region| matches!(region.state, SlotState::Owned { .. }))
+                    state.attempt(*attempt).is_some_and(|facts| self.core.passed(&facts))
                 }
-                Some(_) => false,
+                _ => false,
             });
-            ended_out.chain(ended_in.map(|(id, _)| id)).collect()
+            ended_out.chain(ended_in).collect()
         };
         for id in known {
             self.core.forget_move(id, pending);
@@ -379,7 +385,9 @@ impl Replica {
         let done: Vec<MoveId> =
             self.running.iter().filter(|(_, r)| !matches!(r, Running::Working)).map(|(id, _)| *id).collect();
         for id in done.into_iter().filter(|id| !is_open(*id)) {
-            self.running.remove(&id);
+            if let Some(Running::Done(JobDone::Exported(Ok(exported)))) = self.running.remove(&id) {
+                after.left_over.push((id, self.shard, exported.manifest.copy));
+            }
         }
     }
 
@@ -392,6 +400,15 @@ impl Replica {
         for (move_id, work) in after.jobs {
             acted = true;
             self.spawn(move_id, work);
+        }
+        for (move_id, source, copy) in after.left_over {
+            let copier = self.copier.clone();
+            let job = move || {
+                if let Err(error) = copier.remove_snapshot(source, move_id, copy) {
+                    tracing::warn!(%move_id, copy, %error, "a snapshot that nobody takes is left on disk");
+                }
+            };
+            self.config.jobs.spawn(format!("move-{move_id}-left-over"), Box::new(job));
         }
         Ok(acted)
     }

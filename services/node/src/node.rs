@@ -4,14 +4,14 @@ use crate::proposals::{Proposals, Topic};
 use crate::replica::{Message, Replica, ReplicaConfig};
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
-use rehome_control_log::{ControlFollower, control_partition};
-use rehome_keyspace::{KeyspaceId, NodeId, Offset, ShardId};
+use rehome_control_log::{ControlFollower, Opening, control_partition};
+use rehome_keyspace::{Attempts, KeyspaceId, NodeId, Offset, ShardId, Side};
 use rehome_ports::{
     Inbox, Lane, Log, PortError, ReadDone, ReadRefused, ReadRequest, Remedy, ReplicaProgress, Replicas, Role,
     SnapshotStore, Store, Turn, VerdictSink, Waker, around,
 };
 use rehome_records::control::data_topic;
-use rehome_records::{ControlEvent, ControlRecord};
+use rehome_records::{ControlEvent, ControlRecord, store_key};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -90,6 +90,8 @@ pub struct Node {
     reads: NodeReads,
     proposed: Inbox<(Topic, Result<Offset, PortError>)>,
     proposals: Proposals,
+    opening: Opening,
+    ends: Inbox<Result<Offset, PortError>>,
     retry_at_ms: Option<u64>,
     /// What could not be opened for good, so that it is said once.
     broken: BTreeMap<(KeyspaceId, ShardId), String>,
@@ -99,13 +101,16 @@ impl Node {
     /// `reads` is where routers of this process find the node's replicas, of this and of later lives.
     pub fn new(config: NodeConfig, reads: NodeReads, wake: Waker) -> Result<Node, PortError> {
         let follower = ControlFollower::new(&*config.log, Arc::clone(&wake))?;
-        let proposed = Inbox::new(wake);
+        let proposed = Inbox::new(Arc::clone(&wake));
+        let ends = Inbox::new(wake);
         Ok(Node {
             config,
             follower,
             reads,
             proposed,
             proposals: Proposals::default(),
+            opening: Opening::START,
+            ends,
             retry_at_ms: None,
             broken: BTreeMap::new(),
         })
@@ -169,6 +174,29 @@ impl Node {
         opened
     }
 
+    /// A shard's own partition never held the rows that moved in. So a store that is gone is not started anew, once rows
+    /// have moved in: it would wait for ever for a copy that nobody sends, or answer without them.
+    fn refuse_lost_store(&self, store: &dyn Store, keyspace: &Keyspace, shard: ShardId) -> Result<(), PortError> {
+        if store.get(&store_key::identity())?.is_some() {
+            return Ok(());
+        }
+        let state = self.follower.state();
+        let moved_in = state.moves().filter(|one| one.keyspace == keyspace.id && one.destination == shard);
+        let switched = moved_in.filter_map(|one| Some((one, state.attempt(*one.attempts.last()?)?.outcome?)));
+        let mut lacking = switched.filter(|(_, outcome)| outcome.winner() == Side::Destination);
+        match lacking.next() {
+            None => Ok(()),
+            Some((one, outcome)) => Err(PortError::broken(format!(
+                "the store of shard {shard} of keyspace {} is empty, and rows had moved into it: move {} brought what shard {} \
+                 held up to offset {}, which this shard's log does not hold; bring the store's folder back, then `rehome up`",
+                keyspace.name,
+                one.id,
+                one.source,
+                outcome.fence()
+            ))),
+        }
+    }
+
     fn broken_progress(&self, keyspace: KeyspaceId, shard: ShardId, error: &PortError) -> ReplicaProgress {
         ReplicaProgress {
             keyspace,
@@ -186,10 +214,12 @@ impl Node {
         if self.config.log.partitions(&topic)?.is_none_or(|count| count <= shard.0) {
             return Err(PortError::not_applied(format!("partition {shard} of {topic} does not exist yet")));
         }
+        let store = (self.config.open_store)(keyspace.id, shard)?;
+        self.refuse_lost_store(&*store, keyspace, shard)?;
         let config = ReplicaConfig {
             node: self.config.node,
             log: Arc::clone(&self.config.log),
-            store: (self.config.open_store)(keyspace.id, shard)?,
+            store,
             snapshots: Arc::clone(&self.config.snapshots),
             jobs: Arc::clone(&self.config.jobs),
             verdicts: Arc::clone(&self.config.verdicts),
@@ -221,9 +251,17 @@ impl Role for Node {
         for (topic, result) in self.proposed.drain() {
             self.proposals.appended(topic, result, now_ms);
         }
+        for end in self.ends.drain() {
+            self.opening.told(end, now_ms);
+        }
+        if self.opening.asks(now_ms) {
+            let ends = self.ends.clone();
+            self.config.log.end(&control_partition(), Box::new(move |end| ends.push(end)));
+        }
         let registered = self.register(now_ms);
-        let opened = self.open_assigned(now_ms);
-        let wakes = [self.proposals.wake_at_ms(now_ms), self.retry_at_ms];
+        let over = self.opening.is_over(self.follower.state().folded_next());
+        let opened = over && self.open_assigned(now_ms);
+        let wakes = [self.proposals.wake_at_ms(now_ms), self.opening.wake_at_ms(), self.retry_at_ms];
         Turn { progressed: folded || registered || opened, wake_at_ms: wakes.into_iter().flatten().min() }
     }
 }

@@ -102,8 +102,13 @@ impl Replica {
             let Some(replay) = &inbound.replay else { continue };
             if !self.replays.contains_key(&inbound.move_id) {
                 let partition = TopicPartition::new(self.topic.clone(), inbound.source.0);
-                let opened = Replay::open(&*self.config.log, inbound.source, &partition, replay.position, &self.wake)?;
-                self.replays.insert(inbound.move_id, opened);
+                match Replay::open(&*self.config.log, inbound.source, &partition, replay.position, &self.wake) {
+                    Ok(opened) => {
+                        self.replays.insert(inbound.move_id, opened);
+                    }
+                    Err(error) if error.remedy == Remedy::NotApplied => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())

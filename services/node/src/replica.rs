@@ -15,14 +15,13 @@ use crate::moves::{AfterWrite, Running};
 use crate::proposals::{Proposals, Topic};
 use crate::reads::Reads;
 use crate::replay::Replay;
-use crate::start::Start;
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
-use rehome_control_log::{ControlFollower, control_partition};
+use rehome_control_log::{ControlFollower, Opening, control_partition};
 use rehome_keyspace::{KeyRange, KeyspaceId, MoveId, NodeId, Offset, ShardId};
 use rehome_ports::{
-    Change, Inbox, Lane, Log, PortError, ReadDone, ReadRequest, Reader, ReplicaProgress, Role, SnapshotStore, Store,
-    Turn, VerdictBatch, VerdictSink, Waker, WriteBatch, around,
+    Change, Inbox, Lane, Log, PortError, ReadDone, ReadRequest, Reader, Remedy, ReplicaProgress, Role, SnapshotStore,
+    Store, Turn, VerdictBatch, VerdictSink, Waker, WriteBatch, around,
 };
 use rehome_records::control::data_topic;
 use rehome_records::store_value::StoredIdentity;
@@ -77,7 +76,7 @@ pub struct Replica {
     pub(crate) topic: String,
     pub(crate) placement: rehome_keyspace::Placement,
     pub(crate) follower: ControlFollower,
-    pub(crate) start: Start,
+    pub(crate) opening: Opening,
     pub(crate) inbox: Inbox<Message>,
     pub(crate) wake: Waker,
     pub(crate) core: ShardCore,
@@ -124,7 +123,7 @@ impl Replica {
             topic,
             placement: keyspace.placement,
             follower,
-            start: Start::Ask { at_ms: 0 },
+            opening: Opening::START,
             inbox,
             wake,
             core,
@@ -162,7 +161,11 @@ impl Replica {
     }
 
     fn fold_control(&mut self, now_ms: u64) -> Result<bool, PortError> {
-        let folded = self.follower.turn()? > 0;
+        let folded = match self.follower.turn() {
+            Ok(folded) => folded > 0,
+            Err(error) if error.remedy == Remedy::NotApplied => false,
+            Err(error) => return Err(error),
+        };
         self.proposals.folded(self.follower.state().folded_next(), now_ms);
         Ok(folded)
     }
@@ -191,7 +194,7 @@ impl Replica {
             Message::Proposed(topic, result) => self.proposals.appended(topic, result, now_ms),
             Message::DataEnd(up_to, end) => self.reads.data_end(up_to, end),
             Message::ControlEnd(up_to, end) => self.reads.control_end(up_to, end),
-            Message::StartEnd(end) => self.start_end(end, now_ms),
+            Message::StartEnd(end) => self.opening.told(end, now_ms),
             Message::KnownEnd(shard, Ok(end)) => {
                 self.known_ends.insert(shard, end);
             }
@@ -303,8 +306,9 @@ impl Replica {
     }
 
     fn progress(&self) -> ReplicaProgress {
-        let lag =
-            |shard: ShardId, next: Offset| self.known_ends.get(&shard).map_or(0, |end| end.0.saturating_sub(next.0));
+        let lag = |shard: ShardId, next: Offset| {
+            self.known_ends.get(&shard).map_or(u64::MAX, |end| end.0.saturating_sub(next.0))
+        };
         let applied_next = self.live.next();
         ReplicaProgress {
             keyspace: self.keyspace,
@@ -356,7 +360,7 @@ impl Role for Replica {
                     self.reads.wake_at_ms(),
                     Some(next_report),
                     self.retry_at_ms(now_ms),
-                    self.start_at_ms(),
+                    self.opening.wake_at_ms(),
                 ];
                 Turn { progressed, wake_at_ms: wakes.into_iter().flatten().min() }
             }

@@ -11,6 +11,9 @@ use std::ops::ControlFlow;
 /// Most bytes of rows in one answer. Reason: an answer is held in memory whole.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
+/// Most entries that one answer looks at, tombstones included. Reason: a replica reads between two turns of its live tail.
+const ANSWER_ENTRIES_MAX: usize = 20_000;
+
 /// Who owns a region, as far as a replica may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owned {
@@ -27,6 +30,7 @@ pub(crate) struct Found {
     /// Store key of the last entry that was looked at, a tombstone included.
     last: Option<Vec<u8>>,
     bytes: usize,
+    entries: usize,
 }
 
 /// Tells who owns a contested region, by routes that were folded after it was found contested: as long as they show the
@@ -110,7 +114,9 @@ impl Found {
     ) -> Result<(), PortError> {
         let mut failed = None;
         Reader::scan(view.0, range, reverse, &mut |key, stored| {
-            if self.rows.len() >= limit || self.bytes >= ANSWER_BYTES_MAX {
+            let full = self.rows.len() >= limit || self.bytes >= ANSWER_BYTES_MAX || self.entries >= ANSWER_ENTRIES_MAX;
+            self.entries += 1;
+            if full {
                 self.more_after = self.last.take();
                 return ControlFlow::Break(());
             }

@@ -8,7 +8,7 @@ use rehome_keyspace::{Outcome, Selector, ShardId, Side};
 use rehome_oracle::{Comparison, ControlStory, fold};
 use rehome_ports::Reader;
 use rehome_records::control::data_topic;
-use rehome_records::{DataRecord, Logged, TopicPartition};
+use rehome_records::{DataRecord, Logged, TopicPartition, store_key};
 use std::ops::ControlFlow;
 
 /// Compares what clients were answered, what lies in the stores, and an independent fold of the logs.
@@ -42,6 +42,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
                 .map_err(|error| Failure(error.to_string()))?;
         }
     }
+    leaves_nothing_behind(world)?;
     let (findings, _) = comparison.finish();
     if !findings.is_clean() {
         return Err(Failure(format!("the comparison finds\n{findings}")));
@@ -52,6 +53,29 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     }
     let texts: Vec<String> = violated.iter().map(ToString::to_string).collect();
     Err(Failure(texts.join("\n")))
+}
+
+/// Every move has ended: no store keeps anything for one, and no snapshot is left but what a crash left unremoved.
+fn leaves_nothing_behind(world: &World) -> Result<(), Failure> {
+    for ((node, _, shard), store) in lock(&world.site.stores).iter() {
+        let mut kept = Vec::new();
+        let range = store_key::kind_range(store_key::KIND_MOVE);
+        let looked = store.scan(&range, false, &mut |key, _| {
+            kept.push(key.to_vec());
+            ControlFlow::Continue(())
+        });
+        looked.map_err(|error| Failure(error.to_string()))?;
+        if !kept.is_empty() {
+            return Err(Failure(format!(
+                "shard {shard} at node {node} keeps what it had for ended moves: {kept:02x?}"
+            )));
+        }
+    }
+    let left = world.site.snapshots.names();
+    if world.counts.crashes == 0 && !left.is_empty() {
+        return Err(Failure(format!("snapshots of ended moves are left: {left:?}")));
+    }
+    Ok(())
 }
 
 /// The production fold and the oracle's must tell the same of every attempt.

@@ -24,6 +24,10 @@ pub struct Options {
     pub damage_per_10k: u32,
     pub clock_jump_per_10k: u32,
     pub cancel_per_10k: u32,
+    /// Most records of one poll: few make roles start over many turns.
+    pub poll_records_max: usize,
+    /// Chance that a job of a crashing process is done in part, in one of 10,000.
+    pub job_cut_per_10k: u32,
     /// Lag of tails, drawn anew now and then, at most this.
     pub lag_ms_max: u64,
     /// Ops that each client does.
@@ -36,7 +40,7 @@ const PLANS: [&[u32]; 6] = [&[3, 5, 2], &[1, 2], &[2, 1, 3], &[3, 5, 2, 4], &[4,
 impl Options {
     /// Draws the options of a run; the same seed draws the same.
     pub fn from_seed(seed: u64) -> Options {
-        let mut rng = StdRng::seed_from_u64(seed ^ 0x5EED_0F_0971_0125);
+        let mut rng = StdRng::seed_from_u64(seed ^ 0x5EED_0F09_7101_2500);
         let calm = rng.random_range(0..5) == 0;
         let chance = |rng: &mut StdRng, most: u32| if calm { 0 } else { rng.random_range(0..=most) };
         Options {
@@ -55,6 +59,8 @@ impl Options {
             damage_per_10k: chance(&mut rng, 10),
             clock_jump_per_10k: chance(&mut rng, 20),
             cancel_per_10k: chance(&mut rng, 3),
+            poll_records_max: [1, 2, 5, usize::MAX][rng.random_range(0..4)],
+            job_cut_per_10k: chance(&mut rng, 500),
             lag_ms_max: if calm { 0 } else { [0, 0, 5, 50][rng.random_range(0..4)] },
             ops_per_client: rng.random_range(30..120),
         }

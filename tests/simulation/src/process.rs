@@ -182,7 +182,7 @@ impl Site {
             address: name.to_owned(),
             log,
             open_store: Arc::new(move |keyspace, shard| {
-                let store = Arc::clone(lock(&stores).entry((node, keyspace, shard)).or_insert_with(MemoryStore::new));
+                let store = Arc::clone(lock(&stores).entry((node, keyspace, shard)).or_default());
                 Ok(store as Arc<dyn rehome_ports::Store>)
             }),
             snapshots: Arc::clone(&self.snapshots) as Arc<dyn rehome_ports::SnapshotStore>,

@@ -34,6 +34,7 @@ pub struct Counts {
     pub retries: u64,
     pub crashes: u64,
     pub freezes: u64,
+    pub jobs_cut: u64,
     pub append_faults: u64,
     pub damaged: u64,
     pub cutovers: u64,
@@ -50,7 +51,7 @@ impl Counts {
         }
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 13] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 14] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
@@ -58,6 +59,7 @@ impl Counts {
             ("retries", &mut self.retries),
             ("crashes", &mut self.crashes),
             ("freezes", &mut self.freezes),
+            ("jobs done in part", &mut self.jobs_cut),
             ("append faults", &mut self.append_faults),
             ("damaged snapshots", &mut self.damaged),
             ("cutovers", &mut self.cutovers),

@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::judge;
 use crate::operator::{KEYSPACE, Operator};
 use crate::options::Options;
-use crate::process::{Kind, Process, Site, lock};
+use crate::process::{Kind, Process, QueuedJob, Site, lock};
 use crate::trace::{Counts, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -79,6 +79,7 @@ impl World {
         let setup = broker.handle("setup");
         setup.ensure_topic(CONTROL_TOPIC, 1).expect("nothing is cut off yet");
         broker.set_delivery(Delivery::Held);
+        broker.set_poll_records_max(options.poll_records_max);
         let mut kinds: Vec<(String, Kind)> = vec![("desk".into(), Kind::Desk)];
         kinds.extend((1..=options.nodes).map(|node| (format!("node-{node}"), Kind::Node(NodeId(node)))));
         kinds.extend((0..options.routers).map(|router| (format!("router-{router}"), Kind::Router)));
@@ -199,7 +200,11 @@ impl World {
             }
             Next::Job(index) => {
                 let job = lock(&self.site.jobs).swap_remove(index);
-                (job.run)();
+                if self.fault(self.options.job_cut_per_10k) {
+                    self.cut_short(job);
+                } else {
+                    (job.run)();
+                }
             }
             Next::Client(index) => self.client_acts(index),
             Next::Operator => {
@@ -209,6 +214,26 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Does a job in part, then crashes its process.
+    fn cut_short(&mut self, job: QueuedJob) {
+        let at = self.processes.iter().position(|process| process.name == job.process);
+        let at = at.expect("jobs are spawned by processes");
+        if let Kind::Node(node) = self.processes[at].kind {
+            for (_, store) in lock(&self.site.stores).iter().filter(|((owner, _, _), _)| *owner == node) {
+                store.cut_short_next(self.rng.random_range(0..40));
+            }
+        }
+        (job.run)();
+        self.counts.jobs_cut += 1;
+        self.crash(at);
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.counts.crashes += 1;
+        let down_ms = self.rng.random_range(1..1_500);
+        self.site.crash(&mut self.processes[at], self.now_ms + down_ms, &mut self.rng);
     }
 
     fn client_acts(&mut self, index: usize) {
@@ -253,11 +278,9 @@ impl World {
     fn maybe_fault(&mut self) {
         if self.fault(self.options.crash_per_10k) {
             let index = self.rng.random_range(0..self.processes.len());
-            let process = &mut self.processes[index];
+            let process = &self.processes[index];
             if process.restart_at_ms.is_none() && process.kind != Kind::Desk {
-                self.counts.crashes += 1;
-                let down_ms = self.rng.random_range(1..1_500);
-                self.site.crash(process, self.now_ms + down_ms, &mut self.rng);
+                self.crash(index);
             }
         }
         if self.fault(self.options.freeze_per_10k) {
