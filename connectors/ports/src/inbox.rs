@@ -24,6 +24,11 @@ pub struct Turn {
 pub trait Role {
     /// Does what can be done now, in bounded time, without waiting for anything.
     fn turn(&mut self, now_ms: u64) -> Turn;
+
+    /// Returns why its process cannot go on without it. A role that only stops itself returns nothing.
+    fn fatal(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A signal that one thread waits for and any thread gives. Given before the wait, it is not lost.

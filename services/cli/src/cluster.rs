@@ -67,7 +67,18 @@ impl Cluster {
     ///
     /// Errors: `Held` when another process has it open.
     pub fn start(dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
-        let log = EmbeddedLog::open(&dir.join("log"), Limits::default())?;
+        Cluster::start_on(Cluster::take(dir)?, dir, address, hooks)
+    }
+
+    /// Takes the folder for this process, before anything else is tried.
+    ///
+    /// Errors: another process holds it.
+    pub fn take(dir: &Path) -> Result<Arc<EmbeddedLog>, StartError> {
+        Ok(EmbeddedLog::open(&dir.join("log"), Limits::default())?)
+    }
+
+    /// Starts everything on a folder that was taken.
+    pub fn start_on(log: Arc<EmbeddedLog>, dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
         log.ensure_topic(CONTROL_TOPIC, 1)?;
         let shared: Arc<dyn Log> = Arc::clone(&log) as Arc<dyn Log>;
         let stores = Arc::new(RocksNode::open(&dir.join("stores"))?);

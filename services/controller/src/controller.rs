@@ -168,6 +168,11 @@ impl Controller {
 }
 
 impl Role for Controller {
+    /// Without a controller no move goes on or is aborted, and nobody would notice.
+    fn fatal(&self) -> Option<&str> {
+        self.broken()
+    }
+
     fn turn(&mut self, now_ms: u64) -> Turn {
         let messages = self.parts.inbox.drain();
         if self.broken.is_some() {

@@ -1,6 +1,7 @@
 //! One thread per role, and one per long job.
 
 use super::Clock;
+use crate::exit::Exit;
 use rehome_node::{Host, Jobs};
 use rehome_ports::{PortError, Role, Signal, Waker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,6 +70,13 @@ impl Threads {
 fn run_role(mut role: Box<dyn Role + Send>, signal: &Signal, clock: Clock, stopping: &AtomicBool) {
     while !stopping.load(Ordering::SeqCst) {
         let turn = role.turn(clock.now_ms());
+        if let Some(reason) = role.fatal() {
+            tracing::error!(
+                reason,
+                "the process ends, since a role of it cannot go on; look at its disk, then start it again"
+            );
+            std::process::exit(Exit::Failed as i32);
+        }
         if !turn.progressed {
             signal.wait(turn.wake_at_ms.map(|at_ms| clock.instant(at_ms)));
         }

@@ -38,6 +38,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 async fn serve(args: &Args, hooks: Hooks) -> Result<(), Failure> {
+    // The folder first: a second process on it is told who holds it, not that the port is taken.
+    let log = Cluster::take(&args.data).map_err(|error| refused(args, error))?;
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         let message = format!("cannot listen on {}: {error}", args.listen);
         Failure::new(Exit::Failed, "listen-failed", message).next("rehome up --listen 127.0.0.1:0")
@@ -45,7 +47,8 @@ async fn serve(args: &Args, hooks: Hooks) -> Result<(), Failure> {
     let address = listener.local_addr().context("the listener has no address")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let cluster = Cluster::start(&args.data, &address.to_string(), hooks).map_err(|error| refused(args, error))?;
+    let cluster =
+        Cluster::start_on(log, &args.data, &address.to_string(), hooks).map_err(|error| refused(args, error))?;
     let cluster = Arc::new(cluster);
     let routes = api::routes(Arc::clone(&cluster), args.data.display().to_string());
     println!("rehome is up on {}, API at http://{address}", args.data.display());

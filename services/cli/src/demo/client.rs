@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 const DEADLINE_MS: u64 = 10_000;
+/// How long a client asks for one answer. Reason: nothing here is away for longer, and a demo must end.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client waits before it asks again, when the router does not say.
 const AGAIN_AFTER_MS: u64 = 10;
 
@@ -57,6 +59,7 @@ impl Client {
         let row = Fingerprint::row(&shared.placement, partition_key, &change.sort_key);
         let value = change.value.as_deref().map(ValueHash::of);
         let issued_at = shared.now();
+        let started = Instant::now();
         loop {
             let ask = WriteAsk {
                 keyspace: shared.keyspace,
@@ -79,8 +82,10 @@ impl Client {
                     self.history.writes.push(WriteAnswered { row, request, version, value, issued_at, answered_at });
                     return Some(Written { epoch: answer.epoch, issued_at, answered_at });
                 }
-                Ok(Err(refused)) => self.ask_again(refused.remedy, &refused.message, refused.retry_after_ms).await?,
-                Err(_) => self.ask_again(Remedy::Broken, "the router is gone", None).await?,
+                Ok(Err(refused)) => {
+                    self.ask_again(started, refused.remedy, &refused.message, refused.retry_after_ms).await?
+                }
+                Err(_) => self.ask_again(started, Remedy::Broken, "the router is gone", None).await?,
             }
         }
     }
@@ -89,6 +94,7 @@ impl Client {
     pub async fn read(&mut self, partition_key: &[u8], sort_key: &[u8]) -> Option<u64> {
         let shared = self.shared.clone();
         let row = Fingerprint::row(&shared.placement, partition_key, sort_key);
+        let started = Instant::now();
         loop {
             // A read that was refused saw nothing, so only the last one counts.
             let issued_at = shared.now();
@@ -107,15 +113,23 @@ impl Client {
                     self.history.reads.push(ReadSeen { row, found, issued_at, answered_at });
                     return Some(answered_at);
                 }
-                Ok(Err(refused)) => self.ask_again(refused.remedy, &refused.message, refused.retry_after_ms).await?,
-                Err(_) => self.ask_again(Remedy::Broken, "the router is gone", None).await?,
+                Ok(Err(refused)) => {
+                    self.ask_again(started, refused.remedy, &refused.message, refused.retry_after_ms).await?
+                }
+                Err(_) => self.ask_again(started, Remedy::Broken, "the router is gone", None).await?,
             }
         }
     }
 
     /// Waits until asking again makes sense; nothing when it never does.
-    async fn ask_again(&mut self, remedy: Remedy, message: &str, after_ms: Option<u64>) -> Option<()> {
-        if matches!(remedy, Remedy::Fenced | Remedy::Broken) {
+    async fn ask_again(
+        &mut self,
+        started: Instant,
+        remedy: Remedy,
+        message: &str,
+        after_ms: Option<u64>,
+    ) -> Option<()> {
+        if matches!(remedy, Remedy::Fenced | Remedy::Broken) || started.elapsed() > PATIENCE {
             self.errors.push(message.to_owned());
             return None;
         }
