@@ -110,7 +110,11 @@ impl Selector {
             if a.overlaps(b) {
                 return true;
             }
-            if a.start < b.start { mine.next() } else { theirs.next() };
+            if a.start < b.start {
+                mine.next()
+            } else {
+                theirs.next()
+            };
         }
         false
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
     after_help = "Examples:\n  rehome demo --input zipf\n  rehome demo --input flights.parquet --key origin --sort date --plan 3,5,2 --json"
 )]
 pub struct Args {
-    /// A Parquet or CSV file, or `zipf` for generated rows
+    /// A Parquet or CSV file, or `zipf` for generated rows. By default the flights that `make demo` fetches
     #[arg(long)]
     input: Option<String>,
     /// Column that becomes the partition key
@@ -40,6 +40,9 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 }
+
+/// The flights, in the home folder.
+const FLIGHTS: &str = ".cache/rehome/data/flights-3m.parquet";
 
 #[derive(Clone, Debug)]
 struct Plan(Vec<u32>);
@@ -80,12 +83,23 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Err(failure.next("rehome demo --data FOLDER").silent_if(args.json))
 }
 
-fn input(args: &Args) -> Result<Input, Failure> {
-    let Some(input) = &args.input else {
-        return Err(Failure::usage("no rows: give --input FILE --key COLUMN, or --input zipf for generated rows")
+/// Returns the three million flights, where `make demo` has put them.
+fn flights() -> Result<Input, Failure> {
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let path = PathBuf::from(home).join(FLIGHTS);
+    if !path.exists() {
+        let message = format!("{} is not there; it is fetched by `make demo`", path.display());
+        return Err(Failure::new(Exit::NotFound, "no-flights", message)
             .next("make demo")
-            .next("rehome demo --input zipf"));
-    };
+            .next("rehome demo --input zipf")
+            .next("rehome demo --input FILE --key COLUMN"));
+    }
+    let columns = Columns { key: "origin".into(), sort: Some("date".into()) };
+    Ok(Input::File(FileInput { path, columns }))
+}
+
+fn input(args: &Args) -> Result<Input, Failure> {
+    let Some(input) = &args.input else { return flights() };
     if input == "zipf" {
         return Ok(Input::Zipf { seed: args.seed });
     }
