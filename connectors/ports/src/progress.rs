@@ -12,6 +12,8 @@ pub struct ReplicaProgress {
     pub applied_next: Offset,
     /// Records below the last known end that are not applied.
     pub lag_records: u64,
+    /// The newest offset known to be older than request ids are kept, by the partition's own time.
+    pub horizon: Option<Offset>,
     pub inbound: Vec<InboundProgress>,
     /// Set when the replica has stopped for good: what a human must look at.
     pub broken: Option<String>,

@@ -36,6 +36,7 @@ pub enum Kind {
     Identity = 21,
     Outbound = 22,
     Inbound = 23,
+    Times = 24,
     Manifest = 32,
 }
 

@@ -1,7 +1,7 @@
 //! Where things lie in a store. Hand-encoded, big-endian, never bincode.
 //!
 //! ```text
-//! 01 name                          about the whole store: identity, applied position
+//! 01 name                          about the whole store: identity, applied position, times
 //! 02 start of region               slot state of a region of keys
 //! 03 move: u64, part: u8           what a replica keeps for a move
 //! 10 placed key, sort key          row
@@ -28,6 +28,11 @@ pub fn identity() -> Vec<u8> {
 
 pub fn applied() -> Vec<u8> {
     meta("applied")
+}
+
+/// When records of the partition were appended, now and then.
+pub fn times() -> Vec<u8> {
+    meta("times")
 }
 
 pub fn state(region_start: &[u8]) -> Vec<u8> {

@@ -58,6 +58,21 @@ pub struct StoredApplied {
 }
 stored!(StoredApplied, Applied);
 
+/// When some records of the partition were appended, oldest first: offsets and times both grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct StoredTimes {
+    pub samples: Vec<TimeSample>,
+}
+stored!(StoredTimes, Times);
+
+/// Every record up to this offset was appended at or before this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TimeSample {
+    /// Running maximum of append times, in milliseconds since 1970.
+    pub time_ms: u64,
+    pub offset: Offset,
+}
+
 /// Says whose store this is. A store is never opened as another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StoredIdentity {

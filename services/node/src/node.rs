@@ -204,6 +204,7 @@ impl Node {
             node: self.config.node,
             applied_next: Offset(0),
             lag_records: 0,
+            horizon: None,
             inbound: Vec::new(),
             broken: Some(error.message.clone()),
         }

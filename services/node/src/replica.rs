@@ -101,7 +101,9 @@ impl Replica {
     pub fn open(config: ReplicaConfig, keyspace: &Keyspace, shard: ShardId, wake: Waker) -> Result<Replica, PortError> {
         let identity = StoredIdentity { keyspace: keyspace.id, shard };
         let view = StoreView(&*config.store);
-        let core = match ShardCore::recover(identity, keyspace.placement, &view).map_err(stopped)? {
+        let core = match ShardCore::recover(identity, keyspace.placement, keyspace.request_retention_ms, &view)
+            .map_err(stopped)?
+        {
             Some(core) => core,
             None => create(&*config.store, identity, keyspace)?,
         };
@@ -316,6 +318,7 @@ impl Replica {
             node: self.config.node,
             applied_next,
             lag_records: lag(self.shard, applied_next),
+            horizon: self.core.horizon(),
             inbound: self
                 .replays
                 .iter()
@@ -374,7 +377,9 @@ impl Role for Replica {
 
 fn create(store: &dyn Store, identity: StoredIdentity, keyspace: &Keyspace) -> Result<ShardCore, PortError> {
     let mut pending = Pending::new();
-    let mut core = ShardCore::create(identity, keyspace.placement, &keyspace.granted(identity.shard), &mut pending);
+    let granted = keyspace.granted(identity.shard);
+    let retention_ms = keyspace.request_retention_ms;
+    let mut core = ShardCore::create(identity, keyspace.placement, retention_ms, &granted, &mut pending);
     core.seal(&mut pending);
     let changes = pending.into_changes().filter_map(|(key, value)| value.map(|value| Change::Put { key, value }));
     store.write(changes.collect())?;

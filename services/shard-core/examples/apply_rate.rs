@@ -63,7 +63,7 @@ fn main() {
     let placement = Placement::buckets(4096).expect("in range");
     let everything = placement.selector((0..4096).map(SlotId));
     let granted = [(KeyRange::all(), Epoch(1))];
-    let create = |pending: &mut Pending| ShardCore::create(IDENTITY, placement, &granted, pending);
+    let create = |pending: &mut Pending| ShardCore::create(IDENTITY, placement, 86_400_000, &granted, pending);
 
     let mut core = create(&mut Pending::new());
     report("live, nothing found in the store", &records, |batch| {
@@ -82,7 +82,7 @@ fn main() {
         run(&mut core, batch, &Nothing);
     });
 
-    let mut core = ShardCore::create(IDENTITY, placement, &[], &mut Pending::new());
+    let mut core = ShardCore::create(IDENTITY, placement, 86_400_000, &[], &mut Pending::new());
     let states = create(&mut Pending::new()).regions_of(&everything);
     let manifest = Manifest {
         keyspace: IDENTITY.keyspace,

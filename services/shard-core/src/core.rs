@@ -7,10 +7,11 @@ use crate::pending::Pending;
 use crate::regions;
 use crate::rows::{Accepted, Reading};
 use crate::stop::Stop;
+use crate::times::Times;
 use crate::view::{View, ViewError};
 use rehome_keyspace::{Attempts, Epoch, KeyRange, MoveId, Offset, Placement, Version};
 use rehome_records::data::AttemptMark;
-use rehome_records::store_value::{StoredApplied, StoredIdentity, StoredInbound, StoredOutbound};
+use rehome_records::store_value::{StoredApplied, StoredIdentity, StoredInbound, StoredOutbound, StoredTimes};
 use rehome_records::{DataRecord, Digest, Logged, Mark, SlotState, StateRegion, Verdict, Write, store_key};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -51,6 +52,7 @@ pub struct ShardCore {
     pub(crate) placement: Placement,
     pub(crate) applied: Option<StoredApplied>,
     applied_changed: bool,
+    times: Times,
     /// Covers every key.
     pub(crate) states: Vec<StateRegion>,
     pub(crate) outbounds: Outbounds,
@@ -61,22 +63,29 @@ pub struct ShardCore {
 
 impl ShardCore {
     /// Starts an empty replica: owned where granted at the keyspace's creation, closed everywhere else.
+    /// `retention_ms`: how long request ids are kept, in milliseconds of the log's time.
     pub fn create(
         identity: StoredIdentity,
         placement: Placement,
+        retention_ms: u64,
         granted: &[(KeyRange, Epoch)],
         pending: &mut Pending,
     ) -> ShardCore {
         let states = regions::granted(granted);
         pending.put(store_key::identity(), identity.encode());
         put_states(&states, pending);
-        ShardCore::with(identity, placement, states)
+        ShardCore::with(identity, placement, states, Times::new(retention_ms, StoredTimes::default()))
     }
 
-    /// Goes on from what a store holds; nothing when the store is empty.
+    /// Goes on from what a store holds; nothing when the store is empty. `retention_ms` as for [`ShardCore::create`].
     ///
     /// Errors: `Broken` when it is another replica's store, or damaged.
-    pub fn recover(identity: StoredIdentity, placement: Placement, view: &dyn View) -> Result<Option<ShardCore>, Stop> {
+    pub fn recover(
+        identity: StoredIdentity,
+        placement: Placement,
+        retention_ms: u64,
+        view: &dyn View,
+    ) -> Result<Option<ShardCore>, Stop> {
         let Some(found) = view.get(&store_key::identity())? else {
             let mut entries = 0;
             view.scan(&KeyRange::all(), &mut |_, _| {
@@ -96,18 +105,21 @@ impl ShardCore {
         if !regions::cover_everything(&states) {
             return Err(Stop::Broken("the store's slot states do not cover every key once".into()));
         }
-        let mut core = ShardCore::with(identity, placement, states);
+        let times = view.get(&store_key::times())?.map(|times| StoredTimes::decode(&times)).transpose()?;
+        let times = Times::new(retention_ms, times.unwrap_or_default());
+        let mut core = ShardCore::with(identity, placement, states, times);
         core.applied = view.get(&store_key::applied())?.map(|applied| StoredApplied::decode(&applied)).transpose()?;
         collect(view, store_key::KIND_MOVE, |key, value| core.take_in_move(key, value))?;
         Ok(Some(core))
     }
 
-    fn with(identity: StoredIdentity, placement: Placement, states: Vec<StateRegion>) -> ShardCore {
+    fn with(identity: StoredIdentity, placement: Placement, states: Vec<StateRegion>, times: Times) -> ShardCore {
         ShardCore {
             identity,
             placement,
             applied: None,
             applied_changed: false,
+            times,
             states,
             outbounds: BTreeMap::new(),
             inbounds: BTreeMap::new(),
@@ -139,6 +151,12 @@ impl ShardCore {
         self.applied
     }
 
+    /// Returns the newest offset of the own partition that is known to be older than request ids are kept, with all
+    /// before it: what a `Horizon` may forget. A function of the applied prefix.
+    pub fn horizon(&self) -> Option<Offset> {
+        self.times.horizon(self.applied?.time_ms)
+    }
+
     /// Applies the next record of the own partition. One at or below the applied offset is skipped.
     ///
     /// Errors: `Wait`: nothing was changed, give the same record again once that was seen. `Broken`: stop.
@@ -158,16 +176,20 @@ impl ShardCore {
         let time_ms = self.applied.map_or(0, |applied| applied.time_ms).max(logged.append_time_ms);
         self.applied = Some(StoredApplied { offset: logged.offset, record_hash: logged.hash(), time_ms });
         self.applied_changed = true;
+        self.times.note(logged.offset, time_ms);
         Ok(done)
     }
 
-    /// Puts what changed for the batch as a whole: the applied offset, and the entries of moves. Called once, before
+    /// Puts what changed for the batch as a whole: the applied offset, times, and the entries of moves. Called once, before
     /// the batch is written.
     pub fn seal(&mut self, pending: &mut Pending) {
         if let Some(applied) = self.applied
             && std::mem::take(&mut self.applied_changed)
         {
             pending.put(store_key::applied(), applied.encode());
+        }
+        if let Some(times) = self.times.take_changed() {
+            pending.put(store_key::times(), times.encode());
         }
         for (move_id, outbound) in &mut self.outbounds {
             if std::mem::take(&mut outbound.changed) {

@@ -8,6 +8,7 @@
 //! - [`marks`]: whether a mark matches the control record it cites, and what it does to the regions it covers.
 //! - [`rows`]: what an accepted write changes: rows, request ids, source positions, and the digest of them.
 //! - [`horizon`]: what a `Horizon` forgets.
+//! - [`times`]: which records are older than request ids are kept.
 //! - [`core`]: one replica's core: the live tail.
 //! - [`replay`]: the source's partition, replayed at a destination.
 //! - [`moves`]: what a replica keeps for moves, and what it may claim about them.
@@ -32,6 +33,7 @@ mod regions;
 mod replay;
 mod rows;
 mod stop;
+mod times;
 mod view;
 
 pub use core::{Applied, Ground, ShardCore};

@@ -6,6 +6,7 @@ use crate::data::selector;
 use rehome_keyspace::{AttemptId, Epoch, KeyspaceId, MoveId, Offset, Placement, RequestId, ShardId, Version};
 use rehome_records::store_value::{
     StoredApplied, StoredIdentity, StoredInbound, StoredOutbound, StoredReplay, StoredRequest, StoredRow, StoredSource,
+    StoredTimes, TimeSample,
 };
 use rehome_records::{Digest, FirstAnswer, Manifest, RunInfo, SlotState, StateRegion, store_key};
 
@@ -20,7 +21,8 @@ macro_rules! stored {
 const VERSION: Version = Version { epoch: Epoch(3), offset: Offset(70_000) };
 
 pub fn samples() -> Vec<Sample> {
-    let mut samples = vec![keys(), digest_of_entries()];
+    let times_key = Sample::written("store_key_times", [("times", store_key::times())]);
+    let mut samples = vec![keys(), times_key, digest_of_entries()];
     samples.extend(values());
     samples.extend(states());
     samples
@@ -76,6 +78,16 @@ fn values() -> Vec<Sample> {
             "store_applied",
             StoredApplied,
             StoredApplied { offset: Offset(70_000), record_hash: u64::MAX / 5, time_ms: 1_700_000_000_000 }
+        ),
+        stored!(
+            "store_times",
+            StoredTimes,
+            StoredTimes {
+                samples: vec![
+                    TimeSample { time_ms: 1_700_000_000_000, offset: Offset(7) },
+                    TimeSample { time_ms: 1_700_003_600_000, offset: Offset(70_000) },
+                ],
+            }
         ),
         stored!("store_identity", StoredIdentity, StoredIdentity { keyspace: KeyspaceId(2), shard: ShardId(300) }),
     ]

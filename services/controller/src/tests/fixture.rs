@@ -133,6 +133,7 @@ pub fn progress(shard: u32, lag_records: u64, replay_lag: Option<u64>) -> Replic
         node: NODE,
         applied_next: Offset(0),
         lag_records,
+        horizon: None,
         inbound: replay_lag.map(inbound).into_iter().collect(),
         broken: None,
     }

@@ -18,5 +18,6 @@ mod replica;
 mod selectors;
 mod sim;
 mod stores;
+mod times;
 mod verdicts;
 mod world;

@@ -1,6 +1,6 @@
 //! One replica that can crash, over a store in memory that keeps every batch boundary since it was last durable.
 
-use crate::world::{Copy, World};
+use crate::world::{Copy, RETENTION_MS, World};
 use rehome_keyspace::{AttemptId, KeyRange, MoveId, Offset, Selector, ShardId};
 use rehome_records::{Logged, Manifest, SlotState, Verdict, store_key};
 use rehome_shard_core::{
@@ -54,7 +54,13 @@ impl Replica {
     pub fn new(world: &World, shard: u32) -> Replica {
         let shard = ShardId(shard);
         let mut pending = Pending::new();
-        let core = ShardCore::create(world.identity(shard), world.placement, &world.granted(shard), &mut pending);
+        let core = ShardCore::create(
+            world.identity(shard),
+            world.placement,
+            RETENTION_MS,
+            &world.granted(shard),
+            &mut pending,
+        );
         let mut view = MemoryView::default();
         write(&mut view, pending);
         Replica { shard, core, boundaries: vec![view.clone()], view, folded: world.control.next }
@@ -243,7 +249,7 @@ impl Replica {
         let kept = self.boundaries.len() - batches.min(self.boundaries.len() - 1);
         self.boundaries.truncate(kept);
         self.view = self.boundaries[kept - 1].clone();
-        self.core = ShardCore::recover(world.identity(self.shard), world.placement, &self.view)
+        self.core = ShardCore::recover(world.identity(self.shard), world.placement, RETENTION_MS, &self.view)
             .expect("a sound store")
             .expect("a store with an owner");
         self.folded = Offset(0);

@@ -1,7 +1,7 @@
 //! What a store holds through copies, crashes, wipes and horizons.
 
 use crate::replica::{MemoryView, Replica, copied, fenced, fold, moved};
-use crate::world::{World, with_request};
+use crate::world::{RETENTION_MS, World, with_request};
 use rehome_keyspace::{Epoch, Offset, ShardId, Version};
 use rehome_records::store_value::{StoredIdentity, StoredRow};
 use rehome_records::{Mark, SlotState, Verdict, store_key};
@@ -24,13 +24,15 @@ fn horizon(world: &mut World, shard: u32, key: usize, epoch: u64, up_to: Version
 #[test]
 fn an_empty_store_is_nobodys_and_another_replicas_store_is_refused() {
     let world = World::new(2);
-    let open = |view: &MemoryView, shard| ShardCore::recover(world.identity(ShardId(shard)), world.placement, view);
+    let open = |view: &MemoryView, shard| {
+        ShardCore::recover(world.identity(ShardId(shard)), world.placement, RETENTION_MS, view)
+    };
     assert!(open(&MemoryView::default(), 0).unwrap().is_none());
     let p0 = Replica::new(&world, 0);
     assert!(open(&p0.view, 0).unwrap().is_some());
     assert!(matches!(open(&p0.view, 1), Err(Stop::Broken(_))));
     let other = StoredIdentity { keyspace: rehome_keyspace::KeyspaceId(8), shard: ShardId(0) };
-    assert!(matches!(ShardCore::recover(other, world.placement, &p0.view), Err(Stop::Broken(_))));
+    assert!(matches!(ShardCore::recover(other, world.placement, RETENTION_MS, &p0.view), Err(Stop::Broken(_))));
     let mut headless = p0.view.clone();
     headless.0.remove(&store_key::identity());
     assert!(matches!(open(&headless, 0), Err(Stop::Broken(_))));

@@ -10,6 +10,8 @@ use rehome_records::{Condition, Logged, Manifest, Mark, Operation, Record, RowCh
 use rehome_records::{store_key, store_value::StoredIdentity};
 use std::collections::BTreeMap;
 
+/// How long request ids are kept, in milliseconds of the log's time.
+pub const RETENTION_MS: u64 = 2_400;
 pub const SLOTS: u32 = 3;
 /// Per slot: two keys that can be pinned, and one more in what is left of the slot.
 pub const KEYS_PER_SLOT: usize = 3;
@@ -92,6 +94,14 @@ impl World {
 
     pub fn selector(&self, keys: &[usize]) -> Selector {
         Selector::new(keys.iter().flat_map(|key| self.atoms[*key].clone()).collect())
+    }
+
+    /// Appends a record at that time.
+    pub fn append_at(&mut self, shard: ShardId, record: Record, append_time_ms: u64) -> Offset {
+        let offset = self.append(shard, record, 1);
+        let partition = self.partitions.get_mut(&shard).expect("a shard of the world");
+        partition.last_mut().expect("just appended").append_time_ms = append_time_ms;
+        offset
     }
 
     /// Appends a record some way behind the last one: offsets have gaps.
