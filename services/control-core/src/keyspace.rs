@@ -1,6 +1,7 @@
 //! Keyspaces with their routes, and the nodes that host replicas.
 
-use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, NodeId, Offset, Placement, ShardId, SlotId};
+use crate::fold::At;
+use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, NodeId, Offset, Placement, Selector, ShardId, SlotId};
 use rehome_records::control::data_topic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,11 +43,14 @@ pub struct Keyspace {
     pub epoch_next: Epoch,
     /// Nodes that host each shard. A shard without any gets the first node that registers.
     pub replicas: BTreeMap<ShardId, Vec<NodeId>>,
+    /// How long request ids are kept, in milliseconds of the log's time.
     pub request_retention_ms: u64,
     /// Control position of its creation.
     pub created: Offset,
     /// Control position of the last change of its routes.
     pub routes_changed: Offset,
+    /// The log's time of that change, in milliseconds since 1970; it never falls.
+    pub routes_changed_ms: u64,
 }
 
 /// Returns the first slot of a shard at creation: the slots are split evenly, in order, into
@@ -74,6 +78,15 @@ impl Keyspace {
     /// Returns the nodes that host the shard.
     pub fn replicas_of(&self, shard: ShardId) -> &[NodeId] {
         self.replicas.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns what the shard owns now: the keys of each epoch, in the order of epochs.
+    pub fn owned(&self, shard: ShardId) -> Vec<(Epoch, Selector)> {
+        let mut slots: BTreeMap<Epoch, Vec<SlotId>> = BTreeMap::new();
+        for (slot, route) in (0..).map(SlotId).zip(self.routes.iter()).filter(|(_, route)| route.shard == shard) {
+            slots.entry(route.epoch).or_default().push(slot);
+        }
+        slots.into_iter().map(|(epoch, slots)| (epoch, self.placement.selector(slots))).collect()
     }
 
     /// Returns what the shard was granted when the keyspace was created: its slots, under epoch `shard + 1`.
@@ -104,7 +117,7 @@ impl Keyspace {
     }
 
     /// Names the owner of the slots, from this control position on.
-    pub(crate) fn set_routes(&mut self, slots: impl Iterator<Item = SlotId>, route: Route, offset: Offset) {
+    pub(crate) fn set_routes(&mut self, slots: impl Iterator<Item = SlotId>, route: Route, at: At) {
         let routes = Arc::make_mut(&mut self.routes);
         for slot in slots {
             routes[slot.0 as usize] = route;
@@ -113,6 +126,7 @@ impl Keyspace {
         owners.sort_unstable();
         owners.dedup();
         self.shards_active = owners.len() as u32;
-        self.routes_changed = offset;
+        self.routes_changed = at.offset;
+        self.routes_changed_ms = self.routes_changed_ms.max(at.time_ms);
     }
 }

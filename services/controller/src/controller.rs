@@ -3,7 +3,7 @@
 use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, decide, wake_at_ms};
 use rehome_control_core::Decision;
 use rehome_control_log::{ControlFollower, Opening, control_partition};
-use rehome_keyspace::{AttemptFacts, Nonce, Offset};
+use rehome_keyspace::{AttemptFacts, Epoch, Nonce, Offset, Selector, Version};
 use rehome_ports::{Inbox, Lane, Log, PortError, Remedy, ReplicaProgress, Role, Turn, around};
 use rehome_records::data::{AttemptMark, Mark};
 use rehome_records::{ControlEvent, ControlRecord, Record, TopicPartition};
@@ -135,10 +135,10 @@ impl Controller {
                 self.propose(step, ControlEvent::CutoverStarted { move_id, nonce, predicted_pause_us });
             }
             ControllerEffect::AppendOpen { facts, partition } => {
-                self.append(step, &partition, Mark::Open(mark(&facts)).into_record());
+                self.append(step, &partition, vec![Mark::Open(mark(&facts)).into_record()]);
             }
             ControllerEffect::AppendFence { facts, partition } => {
-                self.append(step, &partition, Mark::Fence(mark(&facts)).into_record());
+                self.append(step, &partition, vec![Mark::Fence(mark(&facts)).into_record()]);
             }
             ControllerEffect::AbortCutover { attempt, fence, reason } => {
                 self.propose(step, ControlEvent::CutoverAborted { attempt, fence, reason });
@@ -146,16 +146,23 @@ impl Controller {
             ControllerEffect::FailMove { move_id, reason } => {
                 self.propose(step, ControlEvent::MoveFailed { move_id, reason });
             }
+            ControllerEffect::AppendHorizon { up_to, owned, partition, .. } => {
+                let mark = |(epoch, selector): (Epoch, Selector)| {
+                    let regions = selector.ranges().iter().map(|range| (range.clone(), epoch)).collect();
+                    Mark::Horizon { regions, version: Version { epoch, offset: up_to } }.into_record()
+                };
+                self.append(step, &partition, owned.into_iter().map(mark).collect());
+            }
         }
     }
 
     fn propose(&mut self, step: Step, event: ControlEvent) {
         let (high, low) = ((self.parts.nonces)(), (self.parts.nonces)());
         let command = (u128::from(high) << 64) | u128::from(low);
-        self.append(step, &control_partition(), ControlRecord { command, event }.into_record());
+        self.append(step, &control_partition(), vec![ControlRecord { command, event }.into_record()]);
     }
 
-    fn append(&self, step: Step, partition: &TopicPartition, record: Record) {
+    fn append(&self, step: Step, partition: &TopicPartition, records: Vec<Record>) {
         let inbox = self.parts.inbox.clone();
         let done = Box::new(move |result: Result<Vec<Offset>, PortError>| {
             let result = result.and_then(|offsets| {
@@ -163,7 +170,7 @@ impl Controller {
             });
             inbox.push(ControllerMessage::Ended { step, result });
         });
-        self.parts.log.append(partition, Lane::Protocol, vec![record], done);
+        self.parts.log.append(partition, Lane::Protocol, records, done);
     }
 }
 

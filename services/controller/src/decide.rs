@@ -7,11 +7,12 @@
 //! cutting-over  before the time is over: Open, once acknowledged Fence, then the replicas and the fold
 //!               time over, or the move is to be ended: Fence if it is not known to be there, then AbortCutover
 //! all others    the nodes
+//! no move open, routes unchanged for as long as request ids are kept, older ones known -> AppendHorizon
 //! ```
 
 use crate::memory::growing;
 use crate::{ControllerEffect, Memory, Observed, Step};
-use rehome_control_core::{Attempt, ControlState, Ending, Job, Move, Phase};
+use rehome_control_core::{Attempt, ControlState, Ending, Job, Keyspace, Move, Phase};
 use rehome_keyspace::{Outcome, ShardId, Side};
 use rehome_planner::predicted_pause;
 use rehome_records::TopicPartition;
@@ -39,6 +40,7 @@ pub fn decide(state: &ControlState, observed: &Observed, memory: &Memory, now_ms
         };
         effects.extend(effect);
     }
+    forget_requests(state, observed, memory, now_ms, &mut effects);
     effects.retain(|effect| memory.may_take(effect.step(), now_ms));
     effects
 }
@@ -97,6 +99,36 @@ fn start_moves(
             let one = waiting.remove(calm.unwrap_or(0));
             sources.insert((one.keyspace, one.source));
             effects.push(ControllerEffect::StartMove { move_id: one.id });
+        }
+    }
+}
+
+/// Lets shards forget the request ids and tombstones that are older than they are kept.
+///
+/// Only while nothing could bring an older value or repeat what was forgotten: no move of the keyspace is open, and the
+/// routes last changed so long ago that all that was written under earlier epochs is older, too.
+fn forget_requests(
+    state: &ControlState,
+    observed: &Observed,
+    memory: &Memory,
+    now_ms: u64,
+    effects: &mut Vec<ControllerEffect>,
+) {
+    let moving: BTreeSet<_> = state.open_moves().map(|one| one.keyspace).collect();
+    let is_settled = |keyspace: &&Keyspace| {
+        let since_ms = keyspace.routes_changed_ms.saturating_add(keyspace.request_retention_ms);
+        since_ms <= now_ms && !moving.contains(&keyspace.id)
+    };
+    for keyspace in state.keyspaces().filter(is_settled) {
+        for shard in (0..keyspace.shards).map(ShardId) {
+            let up_to = observed.horizon(keyspace, shard, now_ms);
+            let Some(up_to) = up_to.filter(|_| up_to > memory.horizon_sent(keyspace.id, shard)) else { continue };
+            let owned = keyspace.owned(shard);
+            let partition = TopicPartition::new(keyspace.data_topic(), shard.0);
+            if !owned.is_empty() {
+                let keyspace = keyspace.id;
+                effects.push(ControllerEffect::AppendHorizon { keyspace, shard, up_to, owned, partition });
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Everything that a controller can do. Closed, so that a new effect gets its fail points by itself.
 
-use rehome_keyspace::{AttemptFacts, AttemptId, KeyspaceId, MoveId, Offset};
+use rehome_keyspace::{AttemptFacts, AttemptId, Epoch, KeyspaceId, MoveId, Offset, Selector, ShardId};
 use rehome_ports::Hook;
 use rehome_records::TopicPartition;
 use std::time::Duration;
@@ -22,6 +22,14 @@ pub enum ControllerEffect {
     AbortCutover { attempt: AttemptId, fence: Offset, reason: String },
     /// The move cannot go on.
     FailMove { move_id: MoveId, reason: String },
+    /// Put `Horizon`s into the shard's partition: one for the keys of each epoch, up to that offset.
+    AppendHorizon {
+        keyspace: KeyspaceId,
+        shard: ShardId,
+        up_to: Offset,
+        owned: Vec<(Epoch, Selector)>,
+        partition: TopicPartition,
+    },
 }
 
 /// What an effect is about: never twice in flight.
@@ -34,6 +42,7 @@ pub enum Step {
     Fence(AttemptId),
     Abort(AttemptId),
     Fail(MoveId),
+    Horizon { keyspace: KeyspaceId, shard: ShardId, up_to: Offset },
 }
 
 macro_rules! kinds {
@@ -66,6 +75,7 @@ kinds! {
     AppendFence => "append-fence",
     AbortCutover => "abort-cutover",
     FailMove => "fail-move",
+    AppendHorizon => "append-horizon",
 }
 
 impl ControllerEffect {
@@ -78,6 +88,9 @@ impl ControllerEffect {
             ControllerEffect::AppendFence { facts, .. } => Step::Fence(facts.attempt),
             ControllerEffect::AbortCutover { attempt, .. } => Step::Abort(*attempt),
             ControllerEffect::FailMove { move_id, .. } => Step::Fail(*move_id),
+            ControllerEffect::AppendHorizon { keyspace, shard, up_to, .. } => {
+                Step::Horizon { keyspace: *keyspace, shard: *shard, up_to: *up_to }
+            }
         }
     }
 }

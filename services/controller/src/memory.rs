@@ -2,7 +2,7 @@
 
 use crate::Step;
 use rehome_control_core::{ControlState, Phase};
-use rehome_keyspace::{AttemptId, Offset, Outcome};
+use rehome_keyspace::{AttemptId, KeyspaceId, Offset, Outcome, ShardId};
 use rehome_ports::PortError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,6 +61,18 @@ impl Memory {
         }
     }
 
+    /// Returns up to where the newest `Horizon` of the shard forgets that was sent, as far as is remembered.
+    pub fn horizon_sent(&self, keyspace: KeyspaceId, shard: ShardId) -> Option<Offset> {
+        let step = |up_to| Step::Horizon { keyspace, shard, up_to };
+        let of_shard = self.stages.range(step(Offset(0))..=step(Offset(u64::MAX)));
+        let mut sent =
+            of_shard.filter(|(_, stage)| !matches!(stage, Stage::Again { .. })).filter_map(|(step, _)| match step {
+                Step::Horizon { up_to, .. } => Some(*up_to),
+                _ => None,
+            });
+        sent.next_back()
+    }
+
     /// Returns since when the attempt is under way, by this controller's clock.
     pub fn attempt_started_ms(&self, attempt: AttemptId) -> Option<u64> {
         self.started_ms.get(&attempt).copied()
@@ -95,7 +107,7 @@ impl Memory {
             _ => None,
         };
         match (result, step) {
-            (Ok(offset), Step::Open(_) | Step::Fence(_)) => {
+            (Ok(offset), Step::Open(_) | Step::Fence(_) | Step::Horizon { .. }) => {
                 self.stages.insert(step, Stage::Done(*offset));
                 self.failures.remove(&step);
             }
@@ -158,17 +170,28 @@ impl Memory {
         }
         self.started_ms.retain(|id, _| under_way.contains(id));
         self.aborted_ms.retain(|id, _| aborted.contains(id));
+        let superseded = self.superseded_horizons();
         let is_over = |step: &Step| match step {
             Step::Partitions(_) => false,
             Step::Open(id) | Step::Fence(id) | Step::Abort(id) => !under_way.contains(id),
             Step::Start(id) => state.move_(*id).is_some_and(|one| one.phase != Phase::Planned),
             Step::Cutover(id) => state.move_(*id).is_some_and(|one| one.phase != Phase::CatchingUp),
             Step::Fail(id) => state.move_(*id).is_some_and(|one| !one.phase.is_before_switch()),
+            Step::Horizon { keyspace, shard, up_to } => superseded.contains(&(*keyspace, *shard, *up_to)),
         };
         let in_flight = |stage: &Stage| matches!(stage, Stage::InFlight { .. });
         self.stages.retain(|step, stage| in_flight(stage) || !is_over(step));
         let stages = &self.stages;
         self.failures.retain(|step, _| stages.contains_key(step));
+    }
+
+    /// Returns the steps after which a later one of the same shard was sent.
+    fn superseded_horizons(&self) -> BTreeSet<(KeyspaceId, ShardId, Offset)> {
+        let steps = self.stages.keys().filter_map(|step| match step {
+            Step::Horizon { keyspace, shard, up_to } => Some((*keyspace, *shard, *up_to)),
+            _ => None,
+        });
+        steps.filter(|(keyspace, shard, up_to)| self.horizon_sent(*keyspace, *shard) > Some(*up_to)).collect()
     }
 
     fn pause(&mut self, step: Step, now_ms: u64) {

@@ -1,7 +1,7 @@
 //! What replicas and the log were seen to do: advice on when to try, never authority.
 
-use rehome_control_core::{ControlState, Move};
-use rehome_keyspace::{KeyspaceId, MoveId, NodeId, ShardId};
+use rehome_control_core::{ControlState, Keyspace, Move};
+use rehome_keyspace::{KeyspaceId, MoveId, NodeId, Offset, ShardId};
 use rehome_planner::PauseFacts;
 use rehome_ports::{InboundProgress, ReplicaProgress};
 use std::collections::BTreeMap;
@@ -127,6 +127,14 @@ impl Observed {
             fence_hop: hop,
             ready_hop: hop,
         })
+    }
+
+    /// Returns the offset that every replica of the shard knows to be older than request ids are kept; nothing while
+    /// one has not reported lately, is not sound, or knows none.
+    pub fn horizon(&self, keyspace: &Keyspace, shard: ShardId, now_ms: u64) -> Option<Offset> {
+        let of_node = |node: &NodeId| self.fresh(keyspace.id, shard, *node, now_ms)?.horizon;
+        let horizons: Option<Vec<Offset>> = keyspace.replicas_of(shard).iter().map(of_node).collect();
+        horizons?.into_iter().min()
     }
 
     fn fresh(&self, keyspace: KeyspaceId, shard: ShardId, node: NodeId, now_ms: u64) -> Option<&ReplicaProgress> {

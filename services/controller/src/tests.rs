@@ -3,4 +3,5 @@
 mod chaos;
 mod deciding;
 mod fixture;
+mod forgetting;
 mod remembering;

@@ -149,7 +149,7 @@ impl ControlState {
 
     fn set_routes(&mut self, move_id: MoveId, route: Route, at: At) {
         let one = Arc::clone(&self.moves[&move_id]);
-        self.keyspace_mut(one.keyspace).set_routes(one.slot_ids(), route, at.offset);
+        self.keyspace_mut(one.keyspace).set_routes(one.slot_ids(), route, at);
     }
 
     fn check_undecided(&self, id: AttemptId) -> Result<(), Refusal> {

@@ -58,6 +58,7 @@ impl ControlState {
             request_retention_ms,
             created: at.offset,
             routes_changed: at.offset,
+            routes_changed_ms: at.time_ms,
         };
         Arc::make_mut(&mut self.keyspaces).insert(id, Arc::new(keyspace));
         self.assign_replicas(id);
