@@ -29,7 +29,7 @@ packages() {
     local member dir
     while read -r member; do
         for dir in "$@"; do
-            [ "${member%%/*}" != "$dir" ] || sed -n 's/^name = "\(.*\)"/-p \1/p;/^name/q' "$member/Cargo.toml"
+            [ "${member%%/*}" != "$dir" ] || awk '/^name = / { gsub(/"/, "", $3); print "-p " $3; exit }' "$member/Cargo.toml"
         done
     done < <(sed -n '/^members = \[/,/^\]/s/^ *"\(.*\)",\{0,1\}$/\1/p' Cargo.toml)
 }
