@@ -1,13 +1,14 @@
 //! Rows of a CSV file with a header line. Every value is text.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use csv::{ErrorKind, StringRecord};
 
 use crate::errors::{OpenError, RowError};
 use crate::json;
+use crate::open_quote::open_quote_line;
 use crate::reader::{Chosen, Columns, ReadRow};
 
 /// The most that one row may take, so that a quote left open does not read the whole file into memory.
@@ -33,19 +34,22 @@ impl CsvRows {
         let io_error = |source| OpenError::Io { path: path.to_path_buf(), source };
         let file = File::open(path).map_err(io_error)?;
         let file_bytes = file.metadata().map_err(io_error)?.len();
-        let mut reader = csv::ReaderBuilder::new()
-            .buffer_capacity(256 << 10)
-            .from_reader(BoundedFile { file, bytes_left: ROW_BYTES_MAX });
+        let mut reader = csv::ReaderBuilder::new().buffer_capacity(256 << 10).from_reader(BoundedFile {
+            file,
+            bytes_left: ROW_BYTES_MAX,
+            at_end: false,
+        });
+        let unreadable = |reason| OpenError::Unreadable { path: path.to_path_buf(), format: "CSV", reason };
+        if file_bytes == 0 {
+            return Err(unreadable("the file is empty".to_string()));
+        }
         let names: Vec<String> = match reader.headers() {
             Ok(names) => names.iter().map(str::to_string).collect(),
-            Err(error) => {
-                return Err(OpenError::Unreadable {
-                    path: path.to_path_buf(),
-                    format: "CSV",
-                    reason: format!("header: {error}"),
-                });
-            }
+            Err(error) => return Err(unreadable(format!("header: {error}"))),
         };
+        if let Some(line) = reader.get_mut().open_quote_line(0, 1) {
+            return Err(unreadable(format!("header: {}", never_closed(line))));
+        }
         let Chosen { key, sort } = Chosen::find(path, &names, columns)?;
         let prefixes = json::member_prefixes(names.iter().map(String::as_str));
         Ok(CsvRows {
@@ -68,13 +72,26 @@ impl CsvRows {
         (self.reader.position().byte() as f64 / self.file_bytes as f64).min(1.0)
     }
 
+    /// Returns the number of the row that was read last, 0 before the first.
+    pub(crate) fn row(&self) -> u64 {
+        self.row
+    }
+
     pub(crate) fn read(&mut self, sort_text: &mut Vec<u8>) -> Option<Result<ReadRow, RowError>> {
         if self.ended {
             return None;
         }
         self.reader.get_mut().bytes_left = ROW_BYTES_MAX;
-        let line = self.reader.position().line();
-        match self.reader.read_record(&mut self.record) {
+        let (start, line) = (self.reader.position().byte(), self.reader.position().line());
+        let read = self.reader.read_record(&mut self.record);
+        if !matches!(read, Ok(false))
+            && let Some(line) = self.reader.get_mut().open_quote_line(start, line)
+        {
+            self.row += 1;
+            self.ended = true;
+            return Some(Err(RowError { row: self.row, line: Some(line), reason: never_closed(line) }));
+        }
+        match read {
             Ok(true) => self.row += 1,
             Ok(false) => {
                 self.ended = true;
@@ -110,6 +127,10 @@ impl CsvRows {
     }
 }
 
+fn never_closed(line: u64) -> String {
+    format!("a quote is opened in line {line} and never closed, so everything from there on is one field")
+}
+
 fn line_of(error: &csv::Error) -> Option<u64> {
     error.position().map(csv::Position::line)
 }
@@ -130,6 +151,23 @@ fn reason(error: &csv::Error) -> String {
 struct BoundedFile {
     file: File,
     bytes_left: usize,
+    /// Everything was read.
+    at_end: bool,
+}
+
+impl BoundedFile {
+    /// Returns the line of the quote that the last record leaves open at the end of the file. Requires: the record
+    /// that was read last starts at that byte and line.
+    fn open_quote_line(&mut self, start: u64, line: u64) -> Option<u64> {
+        if !self.at_end {
+            return None;
+        }
+        // Nothing is left to read, so the file may stand anywhere.
+        let mut record = Vec::new();
+        self.file.seek(SeekFrom::Start(start)).ok()?;
+        self.file.by_ref().take(2 * ROW_BYTES_MAX as u64).read_to_end(&mut record).ok()?;
+        open_quote_line(record.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&record), line)
+    }
 }
 
 impl Read for BoundedFile {
@@ -140,6 +178,7 @@ impl Read for BoundedFile {
         let wanted = buffer.len().min(self.bytes_left);
         let read = self.file.read(&mut buffer[..wanted])?;
         self.bytes_left -= read;
+        self.at_end |= read == 0;
         Ok(read)
     }
 }

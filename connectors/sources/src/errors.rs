@@ -6,18 +6,26 @@ use std::path::PathBuf;
 /// Says why a file cannot be read at all. Nothing was read; mend the file or the arguments and open it again.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
     #[error("cannot tell the format of {} from its name: it must end in .parquet or .csv", path.display())]
     UnknownFormat { path: PathBuf },
     #[error("{} is not readable as {format}: {reason}", path.display())]
     Unreadable { path: PathBuf, format: &'static str, reason: String },
-    #[error("{} has no column {column:?}; its columns are {}", path.display(), columns.join(", "))]
+    #[error("{} has no column {column:?}; its columns are {}{}", path.display(), columns.join(", "), hint(columns))]
     UnknownColumn { path: PathBuf, column: String, columns: Vec<String> },
     #[error("{} has more than one column {column:?}: rename one", path.display())]
     DuplicateColumn { path: PathBuf, column: String },
     #[error("column {column:?} of {} is a list or a map, which is not supported: write the file without it", path.display())]
     NestedColumn { path: PathBuf, column: String },
+}
+
+/// Returns what is probably wrong with a header of one column.
+fn hint(columns: &[String]) -> &'static str {
+    match columns {
+        [one] if one.contains([';', '\t']) => "; columns are separated by commas, not by semicolons or tabs",
+        _ => "",
+    }
 }
 
 /// Says why one row, or a stretch of rows, is left out. The reader goes on with the next that it can read.

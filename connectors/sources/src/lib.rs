@@ -2,6 +2,7 @@
 //!
 //! - [`reader`]: [`RowReader`], the rows of one file, its format told by the extension
 //! - [`csv_rows`], [`parquet_rows`]: one format each
+//! - [`open_quote`]: a quote that the end of the file leaves open
 //! - [`cells`]: a typed Parquet cell as text and as JSON; [`times`]: dates and times as ISO 8601; [`json`]: escaping
 //! - [`sort_key`]: how a sort column and a row number become a sort key
 //! - [`zipf`]: [`Zipf`], generated rows with a skew
@@ -12,6 +13,7 @@ mod csv_rows;
 mod digest;
 mod errors;
 mod json;
+mod open_quote;
 mod parquet_rows;
 mod reader;
 mod sort_key;

@@ -106,6 +106,11 @@ impl ParquetRows {
         })
     }
 
+    /// Returns the number of the row that was read last, 0 before the first.
+    pub(crate) fn row(&self) -> u64 {
+        self.row
+    }
+
     pub(crate) fn rows_total(&self) -> u64 {
         self.rows_total
     }

@@ -77,6 +77,14 @@ impl RowReader {
         }
     }
 
+    /// Returns the number of the row that was read last, counted from 1; 0 before the first.
+    pub fn row(&self) -> u64 {
+        match &self.rows {
+            Rows::Csv(rows) => rows.row(),
+            Rows::Parquet(rows) => rows.row(),
+        }
+    }
+
     /// Returns how much of the file was read, from 0 to 1.
     pub fn fraction_read(&self) -> f64 {
         match &self.rows {

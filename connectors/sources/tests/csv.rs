@@ -126,6 +126,30 @@ fn a_quote_left_open_ends_the_reading_instead_of_filling_the_memory() {
 }
 
 #[test]
+fn a_quote_that_swallows_the_rest_of_the_file_is_an_error_that_names_its_line() {
+    for (end, line_end) in [("", "\n"), ("\n", "\n"), ("\r\n", "\r\n")] {
+        let text = ["k,v", "a,1", "\"b", "b\",\"2", "c,3"].join(line_end) + end;
+        let rows = read(&sample("a.csv", &text), &columns("k", None));
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        let error = rows[1].as_ref().expect_err("the rest is swallowed");
+        assert!(error.starts_with("row 2 (line 4): a quote is opened in line 4 and never closed"), "{error}");
+    }
+    let swallowed_header = sample("a.csv", "\u{feff}\"k,v\na,1\n");
+    let error = RowReader::open(&swallowed_header.path, &columns("k", None)).expect_err("the header never ends");
+    assert!(error.to_string().contains("opened in line 1 and never closed"), "{error}");
+    let closed = sample("a.csv", "k,v\na,\"1\"");
+    assert_eq!(read(&closed, &columns("k", None)), [Ok(row("a", "000000000001", r#"{"k":"a","v":"1"}"#))]);
+}
+
+#[test]
+fn a_header_without_commas_hints_at_the_delimiter() {
+    for header in ["k;v\n", "k\tv\n"] {
+        let error = RowReader::open(&sample("a.csv", header).path, &columns("k", None)).expect_err("one column");
+        assert!(error.to_string().contains("separated by commas"), "{error}");
+    }
+}
+
+#[test]
 fn progress_goes_from_none_to_all() {
     let sample = sample("a.csv", "k\n".to_string() + &"some key\n".repeat(100_000));
     let mut rows = RowReader::open(&sample.path, &columns("k", None)).expect("the file opens");
@@ -138,8 +162,8 @@ fn progress_goes_from_none_to_all() {
 }
 
 #[test]
-fn an_empty_file_has_no_columns_and_a_header_alone_no_rows() {
+fn an_empty_file_is_said_to_be_empty_and_a_header_alone_has_no_rows() {
     let error = RowReader::open(&sample("a.csv", "").path, &columns("k", None)).expect_err("no columns");
-    assert!(matches!(error, OpenError::UnknownColumn { .. }));
+    assert!(error.to_string().ends_with("the file is empty"), "{error}");
     assert_eq!(read(&sample("a.csv", "k,v\n"), &columns("k", None)), []);
 }
