@@ -63,6 +63,8 @@ pub struct SourceFact {
 pub struct Folded {
     pub keyspace: KeyspaceId,
     pub rows: BTreeMap<Fingerprint, RowFact>,
+    /// Rows that were deleted so long ago that their tombstone was forgotten, with the version that deleted them last.
+    pub forgotten: BTreeMap<Fingerprint, Version>,
     pub requests: BTreeMap<Fingerprint, RequestFact>,
     pub sources: BTreeMap<Fingerprint, SourceFact>,
     pub accepted: Positions,
@@ -96,6 +98,7 @@ where
     let mut folded = Folded {
         keyspace: keyspace.id,
         rows: BTreeMap::new(),
+        forgotten: BTreeMap::new(),
         requests: BTreeMap::new(),
         sources: BTreeMap::new(),
         accepted: Positions::new(),

@@ -32,9 +32,9 @@ fn check_write(all: &mut Comparison<'_>, write: &WriteAnswered) {
         None => write.request.is_none() || all.is_accepted(slot, write.version),
     };
     if is_first && all.is_accepted(slot, write.version) {
-        let stored = all.folded.rows.get(&write.row);
-        let newer = stored.is_some_and(|row| row.version >= write.version);
-        if newer || (stored.is_none() && write.value.is_none()) {
+        let stored = all.folded.rows.get(&write.row).map(|row| row.version);
+        let newest = stored.or_else(|| all.folded.forgotten.get(&write.row).copied());
+        if newest >= Some(write.version) {
             return;
         }
     }

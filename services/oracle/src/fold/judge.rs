@@ -56,7 +56,14 @@ impl Folded {
     /// Forgets tombstones and request ids of the slots, up to a version.
     pub(super) fn forget(&mut self, slots: &BTreeSet<SlotId>, version: Version) {
         let over = |name: &Fingerprint, at: Version| at <= version && slots.contains(&name.slot());
-        self.rows.retain(|name, row| row.value.is_some() || !over(name, row.version));
+        let forgotten = &mut self.forgotten;
+        self.rows.retain(|name, row| {
+            let kept = row.value.is_some() || !over(name, row.version);
+            if !kept {
+                forgotten.insert(*name, row.version);
+            }
+            kept
+        });
         self.requests.retain(|name, request| !over(name, request.version));
     }
 }

@@ -104,11 +104,12 @@ impl<I: Iterator<Item = Result<Logged, String>>> Partition<I> {
         let brought_here = |attempt: &AttemptStory| {
             attempt.destination == self.shard && matches!(attempt.outcome, Some(Outcome::Switched { .. }))
         };
+        let granted_by = |epoch: Epoch| match keyspace.grants.get(&epoch) {
+            Some(Grant::Attempt(id)) => Some(&story.attempts[id]).filter(|attempt| brought_here(attempt)),
+            Some(Grant::Created(_)) | None => None,
+        };
         let awaited = match record {
-            DataRecord::Write(write) => match keyspace.grants.get(&write.epoch) {
-                Some(Grant::Attempt(id)) => Some(&story.attempts[id]).filter(|attempt| brought_here(attempt)),
-                Some(Grant::Created(_)) | None => None,
-            },
+            DataRecord::Write(write) => granted_by(write.epoch),
             DataRecord::Mark(Mark::Fence(mark)) => {
                 let leaving = story.attempts.get(&mark.attempt).map(|attempt| &story.moves[&attempt.move_id].slots);
                 let shares = |attempt: &AttemptStory| {
@@ -119,7 +120,12 @@ impl<I: Iterator<Item = Result<Logged, String>>> Partition<I> {
                     .filter(|attempt| brought_here(attempt) && shares(attempt))
                     .find(|one| !fences.contains(&one.attempt))
             }
-            DataRecord::Mark(Mark::Open(_) | Mark::Horizon { .. }) => None,
+            // It forgets what was brought here, too.
+            DataRecord::Mark(Mark::Horizon { regions, .. }) => {
+                let mut brought = regions.iter().filter_map(|(_, epoch)| granted_by(*epoch));
+                brought.find(|attempt| !fences.contains(&attempt.attempt))
+            }
+            DataRecord::Mark(Mark::Open(_)) => None,
         };
         let awaited = awaited.filter(|attempt| !fences.contains(&attempt.attempt))?;
         Some(FoldError::FenceMissing {

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::Finding;
 use rehome_keyspace::*;
-use rehome_records::{ControlEvent, Digest};
+use rehome_records::{ControlEvent, Digest, Mark, store_key};
 
 #[test]
 fn logs_stores_and_answers_that_agree_are_clean() {
@@ -176,4 +176,19 @@ fn a_copy_read_back_differently_is_a_digest_mismatch() {
     let digest = Digest { rows: 7, ..Digest::default() };
     world.tell(7, ControlEvent::CopyIngested { move_id: MoveId(1), copy: 1, node: NodeId(1), digest });
     world.expect_only(Finding::DigestMismatch);
+}
+
+#[test]
+fn a_row_that_was_deleted_and_forgotten_is_not_lost() {
+    let mut world = agreeing();
+    let slot = SlotId(2);
+    let regions = vec![(world.placement.slot_range(slot), Epoch(2))];
+    world.log(1, 9, Mark::Horizon { regions, version: at((2, 4)) }.into_record());
+    assert!(!world.compare().is_clean(), "the store has forgotten nothing");
+    world.stores.retain(|(shard, key), _| *shard != ShardId(1) || key[0] == store_key::KIND_STATE);
+    let findings = world.compare();
+    assert!(findings.is_clean(), "{findings}");
+    // Only what came after the delete is.
+    world.answer(2, 8, (2, 7), Some("again"), (80, 81));
+    world.expect_only(Finding::Lost);
 }

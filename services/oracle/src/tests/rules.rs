@@ -170,6 +170,17 @@ fn a_horizon_forgets_request_ids_up_to_its_version_where_its_epoch_is_current() 
 }
 
 #[test]
+fn a_horizon_waits_for_the_fence_behind_what_it_forgets() {
+    let mut world = cut_over("switched");
+    let regions = vec![(world.placement.slot_range(SlotId(0)), Epoch(3))];
+    world.log(2, 8, Mark::Horizon { regions, version: at((3, 0)) }.into_record());
+    assert!(world.fold().requests.is_empty(), "what was brought here is older");
+    world.data[0].pop();
+    let missing = world.try_fold().expect_err("the order cannot be told");
+    assert!(matches!(missing, FoldError::FenceMissing { attempt: AttemptId(1), .. }), "{missing}");
+}
+
+#[test]
 fn a_missing_fence_on_which_writes_depend_is_said() {
     let mut world = cut_over("switched");
     world.data[0].pop();
