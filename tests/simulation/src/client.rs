@@ -1,8 +1,10 @@
 //! Closed-loop clients that remember every answer.
 //!
 //! Each client has rows of its own, so that it knows what each must be; several clients share partition keys, so that
-//! their request ids and slots meet. A client asks again under the same request id until it is answered.
+//! their request ids and slots meet. A client asks again under the same request id until it is answered, but only for
+//! as long as the id is certainly kept; then it does the same under a new one.
 
+use crate::options::Options;
 use crate::process::lock;
 use crate::trace::{Counts, Trace};
 use rand::Rng;
@@ -45,30 +47,53 @@ enum Answer {
     Read(Result<ReadAnswer, Refused>),
 }
 
+/// An op, and when it was first asked for under its request id.
+#[derive(Clone, Debug)]
+struct Asked {
+    op: Op,
+    first_ms: u64,
+}
+
+/// What a client is about.
+struct Current {
+    asked: Asked,
+    /// The moment it was asked for.
+    issued_at: u64,
+    /// It waits until then.
+    until_ms: u64,
+}
+
 /// One client.
 pub struct Client {
     number: u32,
     keyspace: KeyspaceId,
     placement: Placement,
     ops_left: u32,
-    /// What it is about, since when, and until when it waits.
-    current: Option<(Op, u64, u64)>,
+    current: Option<Current>,
+    /// It does nothing before.
+    rests_until_ms: u64,
+    rest_ms_max: u64,
+    /// How long it may ask under one request id.
+    ask_ms_max: u64,
     answer: Arc<Mutex<Option<Answer>>>,
     /// Names the question that is open; an answer to an older one is not taken.
     question: u64,
-    done_before: Vec<Op>,
+    done_before: Vec<Asked>,
     source_next: Vec<u64>,
     pub history: ClientHistory,
 }
 
 impl Client {
-    pub fn new(number: u32, keyspace: KeyspaceId, placement: Placement, ops: u32) -> Client {
+    pub fn new(number: u32, keyspace: KeyspaceId, placement: Placement, options: &Options) -> Client {
         Client {
             number,
             keyspace,
             placement,
-            ops_left: ops,
+            ops_left: options.ops_per_client,
             current: None,
+            rests_until_ms: 0,
+            rest_ms_max: options.client_rest_ms_max,
+            ask_ms_max: options.ask_ms_max(),
             answer: Arc::default(),
             question: 0,
             done_before: Vec::new(),
@@ -84,13 +109,16 @@ impl Client {
     /// Tells whether it has something to do now.
     pub fn is_due(&self, now_ms: u64) -> bool {
         match &self.current {
-            None => self.ops_left > 0,
-            Some((_, _, until_ms)) => lock(&self.answer).is_some() || now_ms >= *until_ms,
+            None => self.ops_left > 0 && now_ms >= self.rests_until_ms,
+            Some(current) => lock(&self.answer).is_some() || now_ms >= current.until_ms,
         }
     }
 
     pub fn wake_at_ms(&self) -> Option<u64> {
-        self.current.as_ref().map(|(_, _, until_ms)| *until_ms)
+        match &self.current {
+            None => (self.ops_left > 0).then_some(self.rests_until_ms),
+            Some(current) => Some(current.until_ms),
+        }
     }
 
     /// Takes an answer, or asks. `moment` grows with every call of any client.
@@ -103,22 +131,22 @@ impl Client {
         counts: &mut Counts,
         trace: &mut Trace,
     ) {
-        let Some((op, issued_at, until_ms)) = self.current.take() else {
+        let Some(Current { mut asked, issued_at, until_ms }) = self.current.take() else {
             self.ops_left -= 1;
-            let op = self.draw(rng);
-            return self.ask(op, moment, now_ms, router);
+            let asked = self.draw(now_ms, rng);
+            return self.ask(asked, moment, now_ms, router);
         };
         let answer = lock(&self.answer).take();
         let again = match answer {
             Some(Answer::Wrote(Ok(answer))) => {
                 trace.bytes(format!("{answer:?}").as_bytes());
                 counts.acks += 1;
-                self.wrote(&op, &answer, issued_at, moment);
+                self.wrote(&asked.op, &answer, issued_at, moment);
                 false
             }
             Some(Answer::Read(Ok(answer))) => {
                 counts.reads += 1;
-                self.saw(&op, &answer, issued_at, moment);
+                self.saw(&asked.op, &answer, issued_at, moment);
                 false
             }
             Some(Answer::Wrote(Err(_)) | Answer::Read(Err(_))) => true,
@@ -126,24 +154,49 @@ impl Client {
         };
         if again {
             counts.retries += 1;
-            return self.ask(op, issued_at, now_ms, router);
+            self.renew(&mut asked, now_ms, rng);
+            return self.ask(asked, issued_at, now_ms, router);
         }
-        if matches!(op, Op::Write { .. }) {
-            self.done_before.push(op);
+        if matches!(asked.op, Op::Write { .. }) {
+            self.done_before.push(asked);
+        }
+        if self.rest_ms_max > 0 {
+            self.rests_until_ms = now_ms + rng.random_range(0..=self.rest_ms_max);
         }
     }
 
-    fn draw(&mut self, rng: &mut StdRng) -> Op {
+    /// Gives a write that was asked for so long that its request id may be forgotten a new one.
+    fn renew(&self, asked: &mut Asked, now_ms: u64, rng: &mut StdRng) {
+        if let Op::Write { request: Some(request), .. } = &mut asked.op
+            && now_ms >= asked.first_ms + self.ask_ms_max
+        {
+            *request = RequestId(rng.random::<[u8; 16]>());
+            asked.first_ms = now_ms;
+        }
+    }
+
+    fn draw(&mut self, now_ms: u64, rng: &mut StdRng) -> Asked {
+        let kind = rng.random_range(0..100);
+        if (25..32).contains(&kind) {
+            // A retry whose answer the client has forgotten. Positions of sources are kept for ever.
+            let ask_ms_max = self.ask_ms_max;
+            self.done_before.retain(|asked| match asked.op {
+                Op::Write { request: Some(_), .. } => now_ms < asked.first_ms + ask_ms_max,
+                _ => true,
+            });
+            if !self.done_before.is_empty() {
+                return self.done_before[rng.random_range(0..self.done_before.len())].clone();
+            }
+        }
+        Asked { op: self.draw_op(kind, rng), first_ms: now_ms }
+    }
+
+    fn draw_op(&mut self, kind: u32, rng: &mut StdRng) -> Op {
         let key = rng.random_range(0..PARTITION_KEYS);
         let sort_key = format!("{}-{}", self.number, rng.random_range(0..ROWS_PER_CLIENT)).into_bytes();
         let row = Row { partition_key: format!("key {key}").into_bytes(), sort_key };
-        let kind = rng.random_range(0..100);
         if kind < 25 {
             return Op::Read { row };
-        }
-        if kind < 32 && !self.done_before.is_empty() {
-            // A retry whose answer the client has forgotten.
-            return self.done_before[rng.random_range(0..self.done_before.len())].clone();
         }
         // A source's retry is told only that it is done, not as which version; so a source only puts.
         let value = (kind >= 45 || kind == 40).then(|| format!("{}:{}", self.number, rng.random::<u32>()).into_bytes());
@@ -170,13 +223,13 @@ impl Client {
         Op::Write { row, operation, request, source, value: hash }
     }
 
-    fn ask(&mut self, op: Op, issued_at: u64, now_ms: u64, router: &RouterHandle) {
+    fn ask(&mut self, asked: Asked, issued_at: u64, now_ms: u64, router: &RouterHandle) {
         // A fresh cell: what an older question is answered now is not heard.
         self.answer = Arc::default();
         self.question += 1;
         let cell = Arc::clone(&self.answer);
         let deadline_ms = now_ms + PATIENCE_MS;
-        match &op {
+        match &asked.op {
             Op::Write { row, operation, request, source, .. } => {
                 let ask = WriteAsk {
                     keyspace: self.keyspace,
@@ -194,7 +247,7 @@ impl Client {
                 router.read(ask, Box::new(move |result| *lock(&cell) = Some(Answer::Read(result))));
             }
         }
-        self.current = Some((op, issued_at, deadline_ms + PATIENCE_MS));
+        self.current = Some(Current { asked, issued_at, until_ms: deadline_ms + PATIENCE_MS });
     }
 
     fn wrote(&mut self, op: &Op, answer: &WriteAnswer, issued_at: u64, answered_at: u64) {

@@ -2,13 +2,14 @@
 
 use crate::operator::KEYSPACE;
 use crate::process::lock;
+use crate::trace::Counts;
 use crate::world::{Failure, World};
 use rehome_invariants::{Accepted, Cutover, Fence, Grant, History, violations};
 use rehome_keyspace::{Outcome, Selector, ShardId, Side};
 use rehome_oracle::{Comparison, ControlStory, fold};
 use rehome_ports::Reader;
 use rehome_records::control::data_topic;
-use rehome_records::{DataRecord, Logged, TopicPartition, store_key};
+use rehome_records::{ControlEvent, ControlRecord, DataRecord, Logged, Mark, TopicPartition, store_key};
 use std::ops::ControlFlow;
 
 /// Compares what clients were answered, what lies in the stores, and an independent fold of the logs.
@@ -20,6 +21,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     let topic = data_topic(&keyspace.name, keyspace.id);
     let partitions: Vec<Vec<Logged>> =
         (0..keyspace.shards).map(|shard| world.site.broker.records(&TopicPartition::new(&*topic, shard))).collect();
+    count_horizons(&mut world.counts, &control, &partitions);
     for logged in control.iter().chain(partitions.iter().flatten()) {
         world.trace.bytes(&Logged::encode(&logged.record, logged.offset.0));
     }
@@ -53,6 +55,19 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     }
     let texts: Vec<String> = violated.iter().map(ToString::to_string).collect();
     Err(Failure(texts.join("\n")))
+}
+
+fn count_horizons(counts: &mut Counts, control: &[Logged], partitions: &[Vec<Logged>]) {
+    let starts = |logged: &&Logged| {
+        matches!(ControlRecord::read(&logged.record), Ok(ControlRecord { event: ControlEvent::MoveStarted { .. }, .. }))
+    };
+    let last_start_ms = control.iter().rev().find(starts).map_or(0, |logged| logged.append_time_ms);
+    for logged in partitions.iter().flatten() {
+        if let Ok(DataRecord::Mark(Mark::Horizon { .. })) = DataRecord::read(&logged.record) {
+            counts.horizons += 1;
+            counts.horizons_before_moves += u64::from(logged.append_time_ms < last_start_ms);
+        }
+    }
 }
 
 /// Every move has ended: no store keeps anything for one, and no snapshot is left but what a crash left unremoved.

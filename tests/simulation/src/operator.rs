@@ -3,6 +3,8 @@
 use crate::options::Options;
 use crate::process::Site;
 use crate::trace::Counts;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use rehome_control_log::DeskHandle;
 use rehome_keyspace::{JobId, Placement};
 use rehome_records::ControlEvent;
@@ -17,6 +19,11 @@ pub struct Operator {
     shards_at_creation: u32,
     plan: VecDeque<u32>,
     nodes: u64,
+    retention_ms: u64,
+    rest_ms_max: u64,
+    rng: StdRng,
+    /// Set from the end of a job until the next one runs.
+    rests_until_ms: Option<u64>,
     asked_at_ms: Option<u64>,
 }
 
@@ -31,6 +38,10 @@ impl Operator {
             shards_at_creation: plan.pop_front().expect("a plan starts with the shards at creation"),
             plan,
             nodes: options.nodes,
+            retention_ms: options.retention_ms,
+            rest_ms_max: options.operator_rest_ms_max,
+            rng: StdRng::seed_from_u64(options.seed),
+            rests_until_ms: None,
             asked_at_ms: None,
         }
     }
@@ -52,11 +63,18 @@ impl Operator {
                 name: KEYSPACE.into(),
                 placement: self.placement,
                 shards: self.shards_at_creation,
-                request_retention_ms: 24 * 3_600_000,
+                request_retention_ms: self.retention_ms,
             },
-            Some(_) if running(desk).is_some() => return,
+            Some(_) if running(desk).is_some() => {
+                self.rests_until_ms = None;
+                return;
+            }
             Some(keyspace) => {
                 let Some(shards) = self.plan.front().copied() else { return };
+                let rest_ms = self.rng.random_range(0..=self.rest_ms_max);
+                if now_ms < *self.rests_until_ms.get_or_insert(now_ms + rest_ms) {
+                    return;
+                }
                 let Ok(moves) = rehome_planner::even(&keyspace.owners(), shards) else {
                     // An earlier job had been cancelled in part, or done all of it.
                     self.plan.pop_front();

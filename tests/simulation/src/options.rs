@@ -32,7 +32,16 @@ pub struct Options {
     pub lag_ms_max: u64,
     /// Ops that each client does.
     pub ops_per_client: u32,
+    /// How long request ids are kept.
+    pub retention_ms: u64,
+    /// A client rests between two ops, at most this long.
+    pub client_rest_ms_max: u64,
+    /// The operator rests before each job, at most this long.
+    pub operator_rest_ms_max: u64,
 }
+
+/// So long that no run lasts until a request id is forgotten, in milliseconds.
+const RETENTION_MS_LONG: u64 = 24 * 3_600_000;
 
 /// Shard counts that runs draw from.
 const PLANS: [&[u32]; 6] = [&[3, 5, 2], &[1, 2], &[2, 1, 3], &[3, 5, 2, 4], &[4, 1], &[2, 3, 2, 3]];
@@ -43,7 +52,7 @@ impl Options {
         let mut rng = StdRng::seed_from_u64(seed ^ 0x5EED_0F09_7101_2500);
         let calm = rng.random_range(0..5) == 0;
         let chance = |rng: &mut StdRng, most: u32| if calm { 0 } else { rng.random_range(0..=most) };
-        Options {
+        let mut options = Options {
             seed,
             nodes: rng.random_range(1..=3),
             routers: rng.random_range(1..=2),
@@ -63,6 +72,21 @@ impl Options {
             job_cut_per_10k: chance(&mut rng, 500),
             lag_ms_max: if calm { 0 } else { [0, 0, 5, 50][rng.random_range(0..4)] },
             ops_per_client: rng.random_range(30..120),
+            retention_ms: RETENTION_MS_LONG,
+            client_rest_ms_max: 0,
+            operator_rest_ms_max: 0,
+        };
+        if rng.random_range(0..3) == 0 {
+            options.retention_ms = rng.random_range(16_000..24_000);
+            options.client_rest_ms_max = rng.random_range(500..3_000);
+            options.operator_rest_ms_max = [0, options.retention_ms * 2][rng.random_range(0..2)];
         }
+        options
+    }
+
+    /// How long a client may ask under one request id. Reason: what it asked last may still wait in a router up to its
+    /// deadline, in a frozen process, and through a jump of the clock, before it is in the log.
+    pub fn ask_ms_max(&self) -> u64 {
+        self.retention_ms - 12_000
     }
 }

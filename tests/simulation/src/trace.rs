@@ -42,6 +42,10 @@ pub struct Counts {
     pub cancels: u64,
     pub jobs: u64,
     pub copies_again: u64,
+    /// `Horizon` marks in data partitions.
+    pub horizons: u64,
+    /// Of those, the ones after which a move was started.
+    pub horizons_before_moves: u64,
 }
 
 impl Counts {
@@ -51,7 +55,7 @@ impl Counts {
         }
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 14] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 16] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
@@ -67,6 +71,8 @@ impl Counts {
             ("cancels", &mut self.cancels),
             ("jobs", &mut self.jobs),
             ("copies taken again", &mut self.copies_again),
+            ("horizons", &mut self.horizons),
+            ("horizons before moves", &mut self.horizons_before_moves),
         ]
     }
 

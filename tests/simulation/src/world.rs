@@ -250,7 +250,7 @@ impl World {
     fn let_clients_in(&mut self, desk: &rehome_control_log::DeskHandle) {
         let state = desk.state();
         let Some(keyspace) = state.keyspace_named(KEYSPACE).filter(|_| self.clients.is_empty()) else { return };
-        let client = |number| Client::new(number, keyspace.id, keyspace.placement, self.options.ops_per_client);
+        let client = |number| Client::new(number, keyspace.id, keyspace.placement, &self.options);
         self.clients = (0..self.options.clients as u32).map(client).collect();
     }
 
