@@ -213,7 +213,7 @@ impl Client {
             ]),
             _ => Operation::Change(change),
         };
-        let (request, source) = if kind % 10 == 0 {
+        let (request, source) = if kind.is_multiple_of(10) {
             let next = &mut self.source_next[key as usize];
             *next += 1;
             (None, Some(SourcePosition { source: format!("client {}", self.number), position: *next - 1 }))
