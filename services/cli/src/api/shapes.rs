@@ -31,7 +31,7 @@ pub fn keyspace(keyspace: &Keyspace, progress: &Progress) -> KeyspaceShape {
             slots,
             nodes: nodes(keyspace, shard),
             applied_next: report.map(|report| report.applied_next.0),
-            lag_records: report.map(|report| report.lag_records),
+            lag_records: report.and_then(|report| known(report.lag_records)),
             broken: report.and_then(|report| report.broken.clone()),
         }
     };
@@ -45,24 +45,24 @@ pub fn keyspace(keyspace: &Keyspace, progress: &Progress) -> KeyspaceShape {
     }
 }
 
+/// Returns a lag; nothing when the replica reports that it does not know it yet.
+fn known(lag_records: u64) -> Option<u64> {
+    (lag_records != u64::MAX).then_some(lag_records)
+}
+
 pub fn nodes(keyspace: &Keyspace, shard: ShardId) -> Vec<String> {
     keyspace.replicas_of(shard).iter().map(ToString::to_string).collect()
 }
 
 pub fn job(state: &ControlState, job: &Job, progress: &Progress) -> JobShape {
     let how = state.job_state(job.id).unwrap_or(JobState::Running);
-    let id = job.id.0;
-    let next_steps = match &how {
-        JobState::Running => vec![format!("rehome wait {id}"), format!("rehome cancel {id}")],
-        JobState::Switched => vec![format!("rehome complete {id}")],
-        JobState::Completed | JobState::Cancelled | JobState::Failed { .. } => vec![format!("rehome explain {id}")],
-    };
-    let moves = job.moves.iter().filter_map(|id| state.move_(*id));
+    let moves: Vec<&Move> = job.moves.iter().filter_map(|id| state.move_(*id)).collect();
     JobShape {
-        job: id,
+        job: job.id.0,
         keyspace: state.keyspace(job.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),
         state: how.name().into(),
         ended: how.is_final(),
+        next_steps: next_steps(state, job, &how, &moves),
         reason: match how {
             JobState::Failed { reason } => Some(reason),
             _ => None,
@@ -70,9 +70,40 @@ pub fn job(state: &ControlState, job: &Job, progress: &Progress) -> JobShape {
         shards: job.shards,
         requested_by: job.requested_by.clone(),
         created_ms: job.created_ms,
-        moves: moves.map(|one| one_move(one, progress)).collect(),
-        next_steps,
+        moves: moves.iter().map(|one| one_move(one, progress)).collect(),
     }
+}
+
+fn next_steps(state: &ControlState, job: &Job, how: &JobState, moves: &[&Move]) -> Vec<String> {
+    let (id, shards) = (job.id.0, job.shards);
+    let keyspace = state.keyspace(job.keyspace).map(|keyspace| keyspace.name.as_str()).unwrap_or_default();
+    match how {
+        // Once it was cancelled, or all has switched, there is nothing left to cancel.
+        JobState::Running => {
+            let can_cancel = moves.iter().any(|one| one.phase.is_before_switch() && one.ending.is_none());
+            let cancel = can_cancel.then(|| format!("rehome cancel {id}"));
+            [format!("rehome wait {id}")].into_iter().chain(cancel).collect()
+        }
+        JobState::Switched => vec![format!("rehome complete {id}")],
+        JobState::Completed | JobState::Failed { .. } => vec![format!("rehome explain {id}")],
+        JobState::Cancelled => {
+            // On, or back where some moves had switched before the rest was cancelled.
+            let back = moves.iter().any(|one| one.phase == Phase::Completed).then(|| shards_before(shards, moves));
+            let counts = [Some(shards), back.flatten()].into_iter().flatten();
+            let reshards = counts.map(|shards| format!("rehome reshard {keyspace} --shards {shards}"));
+            reshards.chain([format!("rehome explain {id}")]).collect()
+        }
+    }
+}
+
+/// Returns how many shards owned slots before the job, where its moves tell.
+fn shards_before(shards: u32, moves: &[&Move]) -> Option<u32> {
+    let source_max = moves.iter().map(|one| one.source.0).max()?;
+    let destination_min = moves.iter().map(|one| one.destination.0).min()?;
+    if source_max >= shards {
+        return Some(source_max + 1);
+    }
+    (destination_min > source_max).then_some(destination_min)
 }
 
 pub fn one_move(one: &Move, progress: &Progress) -> MoveShape {
@@ -91,7 +122,7 @@ pub fn one_move(one: &Move, progress: &Progress) -> MoveShape {
         rows: one.snapshot.map(|snapshot| snapshot.digest.row_count),
         bytes: one.snapshot.map(|snapshot| snapshot.bytes),
         attempts_made: one.attempts.len() as u32,
-        lag_records: replay.filter(|_| one.phase.is_before_switch()).map(|replay| replay.lag_records),
+        lag_records: replay.filter(|_| one.phase.is_before_switch()).and_then(|replay| known(replay.lag_records)),
         changed_ms: one.changed_ms,
     }
 }

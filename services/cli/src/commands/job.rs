@@ -4,7 +4,7 @@ use super::{next_lines, print, table};
 use crate::args::Remote;
 use crate::client::Client;
 use crate::exit::Failure;
-use crate::wire::{JobShape, JobsShape};
+use crate::wire::{JobShape, JobsShape, MoveShape};
 
 /// List all jobs
 #[derive(Debug, clap::Args)]
@@ -76,6 +76,12 @@ pub fn complete(args: &CompleteArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns how far a replay is behind: `?` while it runs and that is unknown, `-` where there is none.
+fn lag(one: &MoveShape) -> String {
+    let unknown = if matches!(one.phase.as_str(), "catching-up" | "cutting-over") { "?" } else { "-" };
+    one.lag_records.map_or(unknown.into(), |lag| lag.to_string())
+}
+
 /// Returns a job with its moves, as text.
 pub fn describe(job: &JobShape) -> String {
     let rows = job.moves.iter().map(|one| {
@@ -90,7 +96,7 @@ pub fn describe(job: &JobShape) -> String {
             one.slots.to_string(),
             phase,
             number(one.rows),
-            number(one.lag_records),
+            lag(one),
             one.attempts_made.to_string(),
         ]
     });

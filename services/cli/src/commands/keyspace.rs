@@ -4,7 +4,7 @@ use super::{print, table};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::Failure;
-use crate::wire::{Encoding, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape};
+use crate::wire::{DEFAULT_BUCKETS, Encoding, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape};
 use clap::Subcommand;
 
 /// Create, list and show keyspaces, and where a key belongs
@@ -24,7 +24,7 @@ pub enum Which {
         #[arg(long)]
         shards: u32,
         /// Slots: the units in which ownership moves; fixed for ever
-        #[arg(long, default_value_t = 4096)]
+        #[arg(long, default_value_t = DEFAULT_BUCKETS)]
         buckets: u32,
         #[command(flatten)]
         remote: Remote,
@@ -116,7 +116,7 @@ pub fn describe(keyspace: &KeyspaceShape) -> String {
             shard.shard.to_string(),
             shard.slots.to_string(),
             number(shard.applied_next),
-            number(shard.lag_records),
+            shard.lag_records.map_or("?".into(), |lag| lag.to_string()),
             shard.nodes.join(","),
             shard.broken.clone().map_or("ok".into(), |reason| format!("stopped: {reason}")),
         ]

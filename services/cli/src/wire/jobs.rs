@@ -72,8 +72,8 @@ pub struct MoveShape {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     pub attempts_made: u32,
-    /// Records of the source's partition that the destination has not replayed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Records of the source's partition that the destination has not replayed; null while that is unknown, and after
+    /// the switch.
     pub lag_records: Option<u64>,
     /// Milliseconds since 1970 of the last change of phase.
     pub changed_ms: u64,

@@ -3,6 +3,9 @@
 use super::JobShape;
 use serde::{Deserialize, Serialize};
 
+/// Buckets of a keyspace for which no number is given.
+pub const DEFAULT_BUCKETS: u32 = 4096;
+
 /// `POST /v1/keyspaces`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,10 +35,10 @@ pub struct ShardShape {
     pub slots: u32,
     /// Node ids.
     pub nodes: Vec<String>,
-    /// Offset below which its replica has applied everything, and how many records it is behind; unknown at first.
+    /// Offset below which its replica has applied everything; unknown at first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied_next: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How many records it is behind; null while that is unknown.
     pub lag_records: Option<u64>,
     /// Why its replica has stopped for good.
     #[serde(skip_serializing_if = "Option::is_none")]
