@@ -55,12 +55,15 @@ fn log_to_stderr(level: &str) {
         .init();
 }
 
-/// Prints the answer as one JSON object, or as text.
+/// Prints the answer as one JSON object, or as text; no text is no line.
 fn print<T: Serialize>(json: bool, answer: &T, text: impl FnOnce(&T) -> String) {
     if json {
         print_line(&serde_json::to_string(answer).expect("these shapes always are JSON"));
-    } else {
-        print_line(text(answer).trim_end());
+        return;
+    }
+    let text = text(answer);
+    if !text.trim_end().is_empty() {
+        print_line(text.trim_end());
     }
 }
 
@@ -79,8 +82,28 @@ fn next_lines(next_steps: &[String]) -> String {
     next_steps.iter().fold(String::new(), |out, step| out + "\nnext: " + step)
 }
 
+/// Returns a word of a command line as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./:@,=+%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Reads a request id: 32 hex digits.
 fn request_id(text: &str) -> Result<String, String> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { Ok(text.to_ascii_lowercase()) } else { Err("a request id is 32 hex digits".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_them_otherwise() {
+        assert_eq!(["ORD", "", "a b", "it's"].map(quoted), ["ORD", "''", "'a b'", r"'it'\''s'"]);
+    }
 }

@@ -75,13 +75,15 @@ impl Failure {
             let body = ErrorBody { error, next_steps: self.next_steps.clone() };
             print_line(&serde_json::to_string(&body).expect("these shapes always are JSON"));
         } else {
-            #[expect(clippy::print_stderr, reason = "this is where a command says why it failed")]
-            {
-                eprintln!("{self}");
-            }
+            tell(&self.to_string());
         }
         ExitCode::from(self.exit as u8)
     }
+}
+
+/// Prints a line for a person to standard error; nobody may be listening.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints a line to standard output. A reader that has gone, as `head` does, ends the process quietly.
@@ -101,7 +103,13 @@ impl fmt::Display for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        Failure::new(Exit::Failed, "failed", format!("{error:#}"))
+        // Some errors tell their cause themselves; nobody wants to read it twice.
+        let message = error.chain().fold(String::new(), |told, cause| match cause.to_string() {
+            cause if told.is_empty() => cause,
+            cause if told.ends_with(&cause) => told,
+            cause => format!("{told}: {cause}"),
+        });
+        Failure::new(Exit::Failed, "failed", message)
     }
 }
 
@@ -114,5 +122,12 @@ mod tests {
         let next = |failure: Failure| failure.or_help(Some("put".into())).next_steps;
         assert_eq!(next(Failure::usage("wrong")), ["rehome put --help"]);
         assert_eq!(next(Failure::usage("wrong").next("rehome list")), ["rehome list"]);
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let told = |outer: &'static str| Failure::from(anyhow::anyhow!("no such file").context(outer)).message;
+        assert_eq!(told("cannot open x"), "cannot open x: no such file");
+        assert_eq!(told("cannot open x: no such file"), "cannot open x: no such file");
     }
 }

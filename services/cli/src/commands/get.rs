@@ -1,9 +1,9 @@
 //! `rehome get`.
 
-use super::print;
+use super::{print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, tell};
 use crate::wire::{Encoding, RowShape, RowsQuery, RowsShape};
 
 /// Read one row, or the rows of one partition key
@@ -57,11 +57,38 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
     let found: RowsShape = Client::new(&args.remote).get(&path, &query)?;
     if !args.list && found.rows.is_empty() {
-        return Err(Failure::new(Exit::NotFound, "row-unknown", "there is no such row")
-            .next(format!("rehome get {} {} --list", args.keyspace, args.key)));
+        return Err(Failure::new(Exit::NotFound, "row-unknown", "there is no such row").next(format!(
+            "rehome get {} {} --list",
+            args.keyspace,
+            quoted(&args.key)
+        )));
     }
     print(args.remote.json, &found, |found| lines(&found.rows));
+    let last = found.rows.last().filter(|_| found.next.is_some() && !args.remote.json);
+    if let Some(more) = last.and_then(|last| go_on(args, last)) {
+        tell(&format!("there are more rows\n  next: {more}"));
+    }
     Ok(())
+}
+
+/// Returns the command that lists what comes after the row. In base64: the next sort key may hold any byte.
+fn go_on(args: &Args, last: &RowShape) -> Option<String> {
+    let base64 = |bytes: &[u8]| quoted(&Encoding::Base64.write(bytes));
+    let again = |bound: &String| args.encoding.read(bound).ok().map(|bound| base64(&bound));
+    let key = base64(&args.encoding.read(&args.key).ok()?);
+    let mut sort = last.encoding.read(&last.sort).ok()?;
+    let (from, to) = if args.reverse {
+        (args.from.as_ref().and_then(again), Some(base64(&sort)))
+    } else {
+        sort.push(0);
+        (Some(base64(&sort)), args.to.as_ref().and_then(again))
+    };
+    let mut line =
+        format!("rehome get {} {key} --list --encoding base64 --limit {}", quoted(&args.keyspace), args.limit);
+    for (name, bound) in [("from", from), ("to", to)] {
+        line += &bound.map(|bound| format!(" --{name} {bound}")).unwrap_or_default();
+    }
+    Some(line + if args.reverse { " --reverse" } else { "" })
 }
 
 /// Returns rows as lines: partition key, sort key, version, value. Control characters are escaped, as `\u{0}`: they

@@ -1,6 +1,6 @@
 //! `rehome put`.
 
-use super::{print, request_id};
+use super::{print, quoted, request_id};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure};
@@ -9,7 +9,7 @@ use crate::wire::{Encoding, PutBody, WriteShape};
 /// Write one row
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome put flights ORD 2001-01-01 '{\"delay\":3}'\n  rehome put flights ORD 2001-01-01 '{}' --if absent"
+    after_help = "Examples:\n  rehome put flights ORD 2001-01-01 '{\"delay\":3}'\n  rehome put flights ORD 2001-01-01 '{}' --if absent\n\nA key or sort key has at most 4096 bytes, a value at most 1048576; a key is not empty."
 )]
 pub struct Args {
     keyspace: String,
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Returns the command that shows the row.
 pub fn next(keyspace: &str, key: &str, sort: &str) -> String {
-    format!("rehome get {keyspace} {key} {}", if sort.is_empty() { "''" } else { sort })
+    format!("rehome get {keyspace} {} {}", quoted(key), quoted(sort))
 }
 
 /// Prints a write's answer; a failed condition is a refusal, with what to do then.

@@ -1,10 +1,10 @@
 //! `rehome scan`.
 
 use super::get::lines;
-use super::print;
+use super::{print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, tell};
 use crate::wire::{RowsShape, ScanQuery};
 
 /// Rows of one page. Reason: an answer of some hundred kilobytes.
@@ -12,7 +12,7 @@ const PAGE: usize = 1_000;
 
 /// Read rows of all partition keys, in the order in which they are placed
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  rehome scan flights --limit 20\n  rehome scan flights --all --json | wc -l")]
+#[command(after_help = "Examples:\n  rehome scan flights --limit 20\n  rehome scan flights --all | wc -l")]
 pub struct Args {
     keyspace: String,
     /// Most rows to print
@@ -49,6 +49,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         if after.is_none() {
             break;
         }
+    }
+    if let Some(after) = after.filter(|_| !args.remote.json) {
+        let (keyspace, limit) = (quoted(&args.keyspace), args.limit);
+        tell(&format!("there are more rows\n  next: rehome scan {keyspace} --limit {limit} --after {after}"));
     }
     Ok(())
 }
