@@ -135,6 +135,8 @@ mod tests {
             "reshard flights",
             "demo --plan 3",
             "demo --plan 3,0",
+            "demo --plan 3,3",
+            "demo --plan 3,5000",
             "put flights ORD 2001 v --request abc",
             "explain",
             "explain 1 --move 2",

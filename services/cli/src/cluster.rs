@@ -1,6 +1,7 @@
 //! Everything in one process: log, stores, a node with its replicas, a router, a controller. Used by `up` and `demo`.
 //!
 //! ```text
+//! DIR/address    where the API of the process that holds the folder answers, if it has one
 //! DIR/log        the embedded log; also says who holds the folder
 //! DIR/stores     one RocksDB per shard
 //! DIR/snapshots  copies of moves that are under way

@@ -5,6 +5,7 @@
 //! - [`phases`]: which slots are moving, and how far; [`writers`]: the load meanwhile.
 //! - [`probes`]: the pause of one move, seen by one writer and one reader.
 //! - [`reshard`]: one step of the plan, from submission to completion.
+//! - [`moves`]: what each move did, one line each.
 //! - [`compare`]: the routers' answers, a raw scan of each store, and an independent fold of the logs.
 //! - [`report`]: the figures, as a table and as JSON.
 
@@ -13,6 +14,7 @@ mod compare;
 mod input;
 mod latency;
 mod load;
+mod moves;
 mod phases;
 mod probes;
 mod report;
@@ -36,7 +38,7 @@ use std::time::{Duration, Instant};
 use writers::Writers;
 
 const KEYSPACE: &str = "demo";
-const BUCKETS: u32 = 4096;
+pub const BUCKETS: u32 = 4096;
 /// How long the writers run before the first reshard. Reason: some ten thousand answers to compare with.
 const BASELINE: Duration = Duration::from_secs(3);
 /// How long they run on after each reshard.
@@ -79,6 +81,7 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
     for &shards in &options.plan[1..] {
         let done = reshard::reshard(&shared, &phases, &loaded.partition_keys, shards)?;
         say(&format!("{shards} shards after {:.1} s, {} moves", done.took.as_secs_f64(), done.moves.len()));
+        moves::lines(cluster, &done.moves).iter().for_each(|line| say(line));
         resharded.push(done);
         run_for(AFTERWARDS);
     }

@@ -3,6 +3,7 @@
 //! - [`args`]: the tree of commands; [`commands`]: one file for each.
 //! - [`exit`]: exit codes, and failures with the next command to run.
 //! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
+//! - [`pause`]: how long a cutover held writes back, from the logs.
 //! - [`demo`]: loads, reshards under load, compares.
 //! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
 
@@ -14,6 +15,7 @@ mod commands;
 mod demo;
 mod exit;
 mod failpoints;
+mod pause;
 mod wire;
 
 use clap::Parser;

@@ -6,6 +6,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rehome_ports::{PortError, Remedy};
+use rehome_router::limits::KEY_BYTES_MAX;
 
 /// A refusal on its way to a client.
 #[derive(Debug)]
@@ -21,8 +22,16 @@ impl Refusal {
         Refusal { status, error, next_steps: Vec::new() }
     }
 
-    fn next(mut self, step: impl Into<String>) -> Refusal {
+    pub fn next(mut self, step: impl Into<String>) -> Refusal {
         self.next_steps.push(step.into());
+        self
+    }
+
+    /// Makes these the next steps, if it is one of those codes.
+    pub fn instead(mut self, codes: &[&str], next_steps: impl FnOnce() -> Vec<String>) -> Refusal {
+        if codes.contains(&self.error.code.as_str()) {
+            self.next_steps = next_steps();
+        }
         self
     }
 
@@ -68,12 +77,14 @@ impl Refusal {
             Remedy::Unknown => StatusCode::GATEWAY_TIMEOUT,
             Remedy::Fenced | Remedy::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let error = ErrorShape {
-            code: refused.code.replace('_', "-"),
-            message: refused.message,
-            retry_after_ms: refused.retry_after_ms,
+        let (message, next) = match refused.code {
+            "empty_key" => (format!("{}: it has 1 to {KEY_BYTES_MAX} bytes", refused.message), "rehome put --help"),
+            "key_too_large" | "value_too_large" => (refused.message, "rehome put --help"),
+            _ => (refused.message, "rehome status"),
         };
-        Refusal { status, error, next_steps: Vec::new() }.next("rehome status")
+        let code = refused.code.replace('_', "-");
+        let error = ErrorShape { code, message, retry_after_ms: refused.retry_after_ms };
+        Refusal { status, error, next_steps: vec![next.into()] }
     }
 
     /// The verdict on a write was neither a yes nor a failed condition.

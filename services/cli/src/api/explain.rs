@@ -2,14 +2,14 @@
 
 use super::errors::Refusal;
 use super::{Api, Shared, shapes};
+use crate::pause::measured_pause_ms;
 use crate::wire::{AttemptShape, ExplainShape, MoveStoryShape, ReportShape, StoryLineShape};
 use axum::Json;
 use axum::extract::Path;
 use rehome_control_core::{Attempt, ControlState, Job, Move, ReadyFacts};
-use rehome_keyspace::{JobId, MoveId, Offset, Outcome, Side};
-use rehome_ports::{Log, ReadLimits};
+use rehome_keyspace::{JobId, MoveId, Outcome, Side};
+use rehome_ports::Log;
 use rehome_records::TopicPartition;
-use std::sync::Arc;
 
 pub async fn job(state: Shared, Path(job): Path<u64>) -> Result<Json<ExplainShape>, Refusal> {
     let control = state.cluster.desk().state();
@@ -34,8 +34,14 @@ fn story(api: &Api, control: &ControlState, job: &Job, moves: &[&Move]) -> Expla
         created_ms: shape.created_ms,
         state: shape.state,
         moves: moves.iter().map(|one| move_story(api, control, one)).collect(),
-        next_steps: shape.next_steps,
+        next_steps: next_steps(shape.next_steps),
     }
+}
+
+/// Returns what to do after the story: not to read it again.
+fn next_steps(of_job: Vec<String>) -> Vec<String> {
+    let others: Vec<String> = of_job.into_iter().filter(|step| !step.starts_with("rehome explain")).collect();
+    if others.is_empty() { vec!["rehome status".into()] } else { others }
 }
 
 fn move_story(api: &Api, control: &ControlState, one: &Move) -> MoveStoryShape {
@@ -61,17 +67,14 @@ fn attempt_shape(log: &dyn Log, source: &TopicPartition, attempt: &Attempt) -> A
         Some(Outcome::Switched { .. }) => "switched",
         Some(Outcome::Aborted { .. }) => "aborted",
     };
-    let fence = attempt.outcome().map(Outcome::fence);
-    let fenced_ms = fence.and_then(|fence| append_time_ms(log, source, fence));
-    let measured = attempt.decided_ms.zip(fenced_ms).map(|(decided, fenced)| decided.saturating_sub(fenced));
     AttemptShape {
         attempt: attempt.facts.attempt.0,
         epoch: attempt.facts.epoch.0,
         outcome: outcome.into(),
         reason: attempt.abort_reason.clone(),
-        fence: fence.map(|fence| fence.0),
+        fence: attempt.outcome().map(|outcome| outcome.fence().0),
         predicted_pause_ms: attempt.predicted_pause_us as f64 / 1000.0,
-        measured_pause_ms: measured,
+        measured_pause_ms: measured_pause_ms(log, source, attempt),
         reports: attempt.readies.iter().map(report).collect(),
     }
 }
@@ -88,11 +91,4 @@ fn report(ready: &ReadyFacts) -> ReportShape {
 
 fn digest(digest: &rehome_records::Digest) -> String {
     format!("{:032x}.{:032x}", digest.rows, digest.requests)
-}
-
-/// Returns when the log appended the record; nothing when it is no longer there.
-fn append_time_ms(log: &dyn Log, partition: &TopicPartition, offset: Offset) -> Option<u64> {
-    let mut tail = log.tail(partition, offset, Arc::new(|| ())).ok()?;
-    let batch = tail.poll(ReadLimits { records_max: 1, bytes_max: 1 }).ok()?;
-    batch.records.first().filter(|logged| logged.offset == offset).map(|logged| logged.append_time_ms)
 }

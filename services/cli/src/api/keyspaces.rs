@@ -3,11 +3,11 @@
 use super::errors::Refusal;
 use super::{Shared, shapes};
 use crate::cluster::REQUEST_RETENTION_MS;
-use crate::wire::{KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape, StatusShape};
+use crate::wire::{DEFAULT_BUCKETS, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape, StatusShape};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
-use rehome_control_core::JobState;
+use rehome_control_core::{JobState, SHARDS_MAX};
 use rehome_keyspace::Placement;
 use rehome_records::ControlEvent;
 
@@ -16,7 +16,9 @@ pub async fn create(
     body: Result<Json<KeyspaceBody>, JsonRejection>,
 ) -> Result<Json<KeyspaceShape>, Refusal> {
     let Json(body) = body?;
-    let placement = Placement::buckets(body.buckets).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let placement = Placement::buckets(body.buckets).map_err(|error| {
+        Refusal::bad_request(error.to_string()).next(create_line(&body.name, body.shards, DEFAULT_BUCKETS))
+    })?;
     state
         .propose(ControlEvent::KeyspaceCreated {
             name: body.name.clone(),
@@ -24,8 +26,20 @@ pub async fn create(
             shards: body.shards,
             request_retention_ms: REQUEST_RETENTION_MS,
         })
-        .await?;
+        .await
+        .map_err(|refusal| {
+            let line = |name: &str| vec![create_line(name, body.shards, body.buckets)];
+            let refusal = refusal.instead(&["shard-count-invalid"], || line(&body.name));
+            refusal.instead(&["name-invalid"], || line("flights"))
+        })?;
     Ok(Json(shapes::keyspace(&state.keyspace(&body.name)?, &state.cluster.progress())))
+}
+
+/// Returns a command that creates a keyspace like the wished one, with a number of shards that can be.
+fn create_line(name: &str, shards: u32, buckets: u32) -> String {
+    let shards = shards.clamp(1, buckets.clamp(1, SHARDS_MAX));
+    let buckets = if buckets == DEFAULT_BUCKETS { String::new() } else { format!(" --buckets {buckets}") };
+    format!("rehome keyspace create {name} --shards {shards}{buckets}")
 }
 
 pub async fn list(state: Shared) -> Json<KeyspacesShape> {

@@ -50,7 +50,14 @@ struct Plan(Vec<u32>);
 fn plan(text: &str) -> Result<Plan, String> {
     let counts: Option<Vec<u32>> = text.split(',').map(|part| part.parse().ok().filter(|count| *count > 0)).collect();
     let counts = counts.filter(|counts| counts.len() > 1);
-    counts.map(Plan).ok_or_else(|| "a plan is two or more shard counts, such as 3,5,2".into())
+    let counts = counts.ok_or("a plan is two or more shard counts, such as 3,5,2")?;
+    if counts.windows(2).any(|step| step[0] == step[1]) {
+        return Err("a plan changes the shard count at every step, such as 3,5,2".into());
+    }
+    if counts.iter().any(|count| *count > demo::BUCKETS) {
+        return Err(format!("a shard count is at most {}", demo::BUCKETS));
+    }
+    Ok(Plan(counts))
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {

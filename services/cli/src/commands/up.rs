@@ -26,6 +26,9 @@ pub struct Args {
     listen: SocketAddr,
 }
 
+/// File in the folder that holds the URL of the API.
+const ADDRESS: &str = "address";
+
 pub fn run(args: &Args) -> Result<(), Failure> {
     super::log_to_stderr("info");
     let hooks = Hooks::from_environment()?;
@@ -40,11 +43,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 async fn serve(args: &Args, hooks: Hooks) -> Result<(), Failure> {
     // The folder first: a second process on it is told who holds it, not that the port is taken.
     let log = Cluster::take(&args.data).map_err(|error| refused(args, error))?;
+    let address_file = args.data.join(ADDRESS);
+    // Of whoever held the folder before; there may be none.
+    let _ = std::fs::remove_file(&address_file);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         let message = format!("cannot listen on {}: {error}", args.listen);
         Failure::new(Exit::Failed, "listen-failed", message).next("rehome up --listen 127.0.0.1:0")
     })?;
     let address = listener.local_addr().context("the listener has no address")?;
+    std::fs::write(&address_file, format!("http://{address}\n")).context("cannot write the address")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let cluster =
@@ -68,8 +75,15 @@ async fn serve(args: &Args, hooks: Hooks) -> Result<(), Failure> {
 fn refused(args: &Args, error: StartError) -> Failure {
     match error {
         StartError::Log(OpenError::Held { .. }) => {
-            let message = format!("{} is in use: {error}", args.data.display());
-            Failure::new(Exit::Refused, "data-held", message).next("rehome status").next("rehome up --data OTHER")
+            // Only while the folder is held: whoever takes it removes the address of the one before.
+            let address = std::fs::read_to_string(args.data.join(ADDRESS)).unwrap_or_default();
+            let (answers, server) = match address.trim() {
+                "" => (String::new(), String::new()),
+                address => (format!(", which answers at {address}"), format!(" --server {address}")),
+            };
+            let message = format!("{} is in use: {error}{answers}", args.data.display());
+            let failure = Failure::new(Exit::Refused, "data-held", message);
+            failure.next(format!("rehome status{server}")).next("rehome up --data OTHER")
         }
         error => Failure::new(Exit::Failed, "start-failed", error.to_string()),
     }

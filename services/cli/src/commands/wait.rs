@@ -56,8 +56,9 @@ fn ended(args: &Args, found: &JobShape) -> Result<(), Failure> {
         }
         state => {
             let reason = found.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            Err(Failure::new(Exit::Refused, format!("job-{state}"), format!("job {} is {state}{reason}", args.job))
-                .next(format!("rehome explain {}", args.job)))
+            let message = format!("job {} is {state}{reason}", args.job);
+            let failure = Failure::new(Exit::Refused, format!("job-{state}"), message);
+            Err(found.next_steps.iter().fold(failure, Failure::next))
         }
     }
 }
