@@ -10,9 +10,11 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/rehome/target
 ARGS ?=
 LANES ?=
 SEEDS ?= 1000
+# For the whole machine as root, else for oneself.
+PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 export LANES
 
-.PHONY: help demo test build check fmt sim release setup clean
+.PHONY: help demo test build install check fmt sim release setup clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do \
@@ -26,6 +28,9 @@ test: ## run every test lane (LANES='tidy lint unit conformance simulation integ
 
 build: ## build the binary; the last line is its path
 	@scripts/build.sh
+
+install: ## build the binary and copy it to PREFIX/bin (/usr/local as root, else ~/.local)
+	@install -D "$$(scripts/build.sh | tail -n 1)" "$(PREFIX)/bin/rehome" && printf '%s\n' "$(PREFIX)/bin/rehome"
 
 check: ## formatting and lints
 	@scripts/check.sh
