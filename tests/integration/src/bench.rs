@@ -64,17 +64,22 @@ impl Bench {
         let mut bench = Bench::empty(seed, medium)?;
         bench.start(&Arming::default())?;
         bench.create_keyspace(shards)?;
-        let (http, endpoint) = (Http::default(), bench.endpoint.clone());
+        bench.fill()?;
+        bench.stop()?;
+        Ok(bench)
+    }
+
+    /// Writes every row once. Requires that a process runs.
+    pub fn fill(&mut self) -> anyhow::Result<()> {
+        let (http, endpoint) = (Http::default(), self.endpoint.clone());
         std::thread::scope(|scope| {
             let fill = |client| {
                 let (http, endpoint) = (&http, &endpoint);
                 scope.spawn(move || Client::fill(client, http, endpoint))
             };
-            let fillers: Vec<_> = bench.clients.iter_mut().map(fill).collect();
+            let fillers: Vec<_> = self.clients.iter_mut().map(fill).collect();
             fillers.into_iter().try_for_each(|filler| filler.join().expect("a client does not panic"))
-        })?;
-        bench.stop()?;
-        Ok(bench)
+        })
     }
 
     /// Returns folder and clients as they are now, to start from any number of times.

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, ensure};
 use rehome_integration::folder::named;
+use rehome_integration::memory::BUCKETS;
 use rehome_integration::pipe::Pipe;
 use rehome_integration::{Arming, Bench, Folder, KEYSPACE, Medium, Prepared, binaries, pairs};
-use rehome_keyspace::Nonce;
+use rehome_keyspace::{Nonce, Placement};
 use rehome_oracle::{MovePhase, MoveStory};
 use rehome_records::control::data_topic;
 use rehome_records::data::{AttemptMark, Mark};
@@ -37,6 +38,8 @@ enum Start {
     UpCancelled,
     /// As `Up`, further: one move was aborted as often as a move may be.
     UpGivenUp,
+    /// Rows on 3 shards of a keyspace that keeps request ids for seconds only, and no job.
+    Forgetful,
 }
 
 struct Scenario {
@@ -52,6 +55,7 @@ struct Starts {
     exported: Prepared,
     cancelled: Prepared,
     given_up: Prepared,
+    forgetful: Prepared,
 }
 
 /// Returns the scenarios that reach the point. An effect that nobody named here has to show up in any reshard.
@@ -63,6 +67,7 @@ fn scenarios(point: &str) -> Vec<Scenario> {
         "node.propose-copy-failed" => &[(Start::UpWithAlteredSnapshot, 1)],
         "node.count" => &[(Start::UpExported, 1)],
         "controller.abort-cutover" => &[(Start::UpWithoutAnswer, 1)],
+        "controller.append-horizon" => &[(Start::Forgetful, 1)],
         "controller.fail-move" => &[(Start::UpGivenUp, 1)],
         "node.wipe-for-cleanup" | "node.remove-snapshot" | "node.propose-cleanup-done" => {
             &[(Start::Up, 1), (Start::Down, 2), (Start::UpCancelled, 1)]
@@ -99,6 +104,7 @@ fn every_fail_point_has_a_scenario() {
 
 impl Starts {
     fn prepare() -> anyhow::Result<Starts> {
+        let forgetful = fill_forgetful()?;
         let rows = Bench::filled(SEED, Medium::Memory, 3)?.freeze()?;
         let mut up = rows.bench()?;
         submit_and_die(&mut up, 5)?;
@@ -122,6 +128,7 @@ impl Starts {
             exported: exported.freeze()?,
             cancelled: cancelled.freeze()?,
             given_up: given_up.freeze()?,
+            forgetful,
         })
     }
 
@@ -134,6 +141,7 @@ impl Starts {
             Start::UpExported => self.exported.bench()?,
             Start::UpCancelled => self.cancelled.bench()?,
             Start::UpGivenUp => self.given_up.bench()?,
+            Start::Forgetful => self.forgetful.bench()?,
         };
         let mut arming = Arming::fail_at(&scenario.point);
         if scenario.start == Start::UpWithoutAnswer {
@@ -152,6 +160,8 @@ impl Starts {
         if scenario.start == Start::Nothing {
             bench.create_keyspace(3)?;
             bench.work();
+        }
+        if matches!(scenario.start, Start::Nothing | Start::Forgetful) {
             bench.reshard(5)?;
         }
         let ended = bench.wait_jobs()?;
@@ -171,6 +181,25 @@ fn again_after(bench: &mut Bench, ended: &[String], expected: &str) -> anyhow::R
     let ended = bench.wait_jobs()?;
     ensure!(ended == [expected, "completed"], "jobs are {ended:?}");
     Ok(())
+}
+
+/// Returns rows on 3 shards of a keyspace that keeps request ids for seconds only: longer than any retry takes.
+fn fill_forgetful() -> anyhow::Result<Prepared> {
+    let mut bench = Bench::empty(SEED, Medium::Memory)?;
+    bench.start(&Arming::default())?;
+    bench.stop()?;
+    let folder = Folder::open(bench.dir())?;
+    folder.propose(ControlEvent::KeyspaceCreated {
+        name: KEYSPACE.into(),
+        placement: Placement::buckets(BUCKETS)?,
+        shards: 3,
+        request_retention_ms: 15_000,
+    })?;
+    folder.close()?;
+    bench.start(&Arming::default())?;
+    bench.fill()?;
+    bench.stop()?;
+    bench.freeze()
 }
 
 /// Submits a job to a process that dies before the job's first step.
