@@ -161,13 +161,19 @@ fn a_log_whose_unsynced_end_is_torn_opens_with_everything_before() {
     }
 }
 
+/// Returns where the last record lies in the write-ahead log. What follows it there is of an earlier life of the file.
+fn last_record(bytes: &[u8]) -> usize {
+    let value = [9; 100];
+    bytes.windows(value.len()).rposition(|window| window == value).expect("the last record was synced")
+}
+
 fn cut(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.truncate(bytes.len() - 20);
+    bytes.truncate(last_record(&bytes) + 80);
     bytes
 }
 
 fn garble(mut bytes: Vec<u8>) -> Vec<u8> {
-    let at = bytes.len() - 20;
+    let at = last_record(&bytes) + 80;
     bytes[at] ^= 1;
     bytes
 }
