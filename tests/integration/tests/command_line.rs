@@ -88,7 +88,7 @@ fn wrong_input_gives_an_exit_code_and_says_what_to_do() {
         ("explain --move 999999", 4),
         ("cancel 999999", 4),
         ("complete 999999", 4),
-        ("demo", 2),
+        ("demo --plan 3,3", 2),
         ("demo --input flights.csv", 2),
         ("nonsense", 2),
         ("up --listen nowhere", 2),
