@@ -51,10 +51,7 @@ pub async fn delete(
     let asked = Asked {
         partition_key: read(&query.key)?,
         change: RowChange { sort_key: read(&query.sort)?, value: None },
-        condition: match parse::condition(query.condition.as_deref())? {
-            Some(Condition::Absent) => return Err(Refusal::bad_request("a row that is absent cannot be deleted")),
-            condition => condition,
-        },
+        condition: parse::condition(query.condition.as_deref())?,
         request: parse::request(query.request.as_deref())?,
     };
     write(&state, &name, asked).await
