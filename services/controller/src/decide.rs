@@ -21,6 +21,10 @@ use std::time::Duration;
 
 /// Most attempts of one move before it fails. Reason: whatever aborts that many, a human must look (R11).
 pub const ATTEMPTS_MAX: usize = 16;
+/// Lag that is left when a cutover starts, if it goes that low: a replay that still catches up would lengthen the pause.
+const CATCH_UP_LEFT: Duration = Duration::from_millis(2);
+/// How long that is waited for, in milliseconds; after it, any predicted pause up to the job's limit will do.
+const CATCH_UP_WAIT_MS: u64 = 2_000;
 /// Pause after the first aborted attempt, in milliseconds; doubled by each that follows, up to the longest.
 const PAUSE_MS_FIRST: u64 = 100;
 const PAUSE_MS_MAX: u64 = 10_000;
@@ -157,9 +161,12 @@ fn next_attempt(
     if pause_ends_ms(state, memory, one).is_some_and(|at_ms| at_ms > now_ms) {
         return None;
     }
-    let predicted_pause = predicted_pause(&observed.pause_facts(state, one, now_ms)?);
+    let facts = observed.pause_facts(state, one, now_ms)?;
+    let predicted_pause = predicted_pause(&facts);
     let fits = predicted_pause <= Duration::from_millis(one.options.pause_ms_max);
-    fits.then_some(ControllerEffect::StartCutover { move_id: one.id, predicted_pause })
+    let caught_up = predicted_pause <= facts.fence_hop + facts.ready_hop + CATCH_UP_LEFT;
+    let waited = now_ms.saturating_sub(one.changed_ms) >= CATCH_UP_WAIT_MS;
+    (fits && (caught_up || waited)).then_some(ControllerEffect::StartCutover { move_id: one.id, predicted_pause })
 }
 
 /// Takes the next step of the attempt that is under way.

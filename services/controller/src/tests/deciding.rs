@@ -59,11 +59,22 @@ fn a_cutover_starts_once_fresh_reports_predict_a_small_pause() {
     assert_eq!(fixture.names(), [""; 0], "200 ms are predicted, 100 are allowed");
     fixture.report(10_000, 0);
     assert_eq!(fixture.names(), [""; 0]);
-    fixture.report(0, 500);
-    let predicted_pause = Duration::from_millis(10 + 5 + 5);
+    fixture.report(0, 50);
+    let predicted_pause = Duration::from_millis(1 + 5 + 5);
     assert_eq!(fixture.decide(), [ControllerEffect::StartCutover { move_id: FIRST, predicted_pause }]);
     fixture.now_ms += 1_001;
     assert_eq!(fixture.names(), [""; 0], "the reports are old");
+}
+
+#[test]
+fn a_replay_that_still_catches_up_is_waited_for_but_not_for_ever() {
+    let mut fixture = Fixture::one().copied();
+    fixture.report(0, 500);
+    assert_eq!(fixture.names(), [""; 0], "10 ms of lag would be added to the pause");
+    fixture.now_ms += 2_000;
+    fixture.report(0, 500);
+    let predicted_pause = Duration::from_millis(10 + 5 + 5);
+    assert_eq!(fixture.decide(), [ControllerEffect::StartCutover { move_id: FIRST, predicted_pause }]);
 }
 
 #[test]
