@@ -2,10 +2,10 @@
 //!
 //! An append is not a success: the desk folds up to its own record, and looks.
 
-use crate::{ControlFollower, control_partition};
+use crate::{ControlFollower, append_control};
 use rehome_control_core::{ControlState, Decision};
 use rehome_keyspace::Offset;
-use rehome_ports::{Inbox, Lane, Log, PortError, Role, Turn, Waker};
+use rehome_ports::{Inbox, Log, PortError, Role, Turn, Waker};
 use rehome_records::{ControlEvent, ControlRecord};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,16 +81,7 @@ impl ControlDesk {
                 self.next_ticket += 1;
                 self.appending.insert(ticket, done);
                 let inbox = self.handle.inbox.clone();
-                let told = Box::new(move |result: Result<Vec<Offset>, PortError>| {
-                    let first = result.and_then(|offsets| {
-                        offsets
-                            .first()
-                            .copied()
-                            .ok_or_else(|| PortError::broken("the log acknowledged one record with no offset"))
-                    });
-                    inbox.push(Message::Appended(ticket, first));
-                });
-                self.log.append(&control_partition(), Lane::Protocol, vec![record.into_record()], told);
+                append_control(&*self.log, record, move |result| inbox.push(Message::Appended(ticket, result)));
             }
             Message::Appended(ticket, result) => {
                 let Some(done) = self.appending.remove(&ticket) else { return };

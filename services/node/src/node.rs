@@ -4,11 +4,11 @@ use crate::proposals::{Proposals, Topic};
 use crate::replica::{Message, Replica, ReplicaConfig};
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
-use rehome_control_log::{ControlFollower, Opening, control_partition};
+use rehome_control_log::{ControlFollower, Opening, append_control, control_partition};
 use rehome_keyspace::{Attempts, KeyspaceId, NodeId, Offset, ShardId, Side};
 use rehome_ports::{
-    Inbox, Lane, Log, PortError, ReadDone, ReadRefused, ReadRequest, Remedy, ReplicaProgress, Replicas, Role,
-    SnapshotStore, Store, Turn, VerdictSink, Waker, around,
+    Inbox, Log, PortError, ReadDone, ReadRefused, ReadRequest, Remedy, ReplicaProgress, Replicas, Role, SnapshotStore,
+    Store, Turn, VerdictSink, Waker, around,
 };
 use rehome_records::control::data_topic;
 use rehome_records::{ControlEvent, ControlRecord, store_key};
@@ -126,16 +126,10 @@ impl Node {
             return false;
         }
         let event = ControlEvent::NodeRegistered { node, address: self.config.address.clone() };
-        let record = ControlRecord { command: (self.config.commands)(), event }.into_record();
+        let record = ControlRecord { command: (self.config.commands)(), event };
         let inbox = self.proposed.clone();
-        let told = Box::new(move |result: Result<Vec<Offset>, PortError>| {
-            let first =
-                result.and_then(|offsets| offsets.first().copied().ok_or_else(|| PortError::broken("no offset")));
-            inbox.push((topic, first));
-        });
-        around(&self.config.hook, Step::ProposeRegistered, || {
-            self.config.log.append(&control_partition(), Lane::Protocol, vec![record], told);
-        });
+        let told = move |result| inbox.push((topic, result));
+        around(&self.config.hook, Step::ProposeRegistered, || append_control(&*self.config.log, record, told));
         true
     }
 

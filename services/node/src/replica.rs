@@ -17,11 +17,11 @@ use crate::reads::Reads;
 use crate::replay::Replay;
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
-use rehome_control_log::{ControlFollower, Opening, control_partition};
+use rehome_control_log::{ControlFollower, Opening, append_control, control_partition};
 use rehome_keyspace::{KeyRange, KeyspaceId, MoveId, NodeId, Offset, ShardId};
 use rehome_ports::{
-    Change, Inbox, Lane, Log, PortError, ReadDone, ReadRequest, Reader, Remedy, ReplicaProgress, Role, SnapshotStore,
-    Store, Turn, VerdictBatch, VerdictSink, Waker, WriteBatch, around,
+    Change, Inbox, Log, PortError, ReadDone, ReadRequest, Reader, Remedy, ReplicaProgress, Role, SnapshotStore, Store,
+    Turn, VerdictBatch, VerdictSink, Waker, WriteBatch, around,
 };
 use rehome_records::control::data_topic;
 use rehome_records::store_value::StoredIdentity;
@@ -279,14 +279,8 @@ impl Replica {
         }
         let record = ControlRecord { command: (self.config.commands)(), event };
         let inbox = self.inbox.clone();
-        let told = Box::new(move |result: Result<Vec<Offset>, PortError>| {
-            let first =
-                result.and_then(|offsets| offsets.first().copied().ok_or_else(|| PortError::broken("no offset")));
-            inbox.push(Message::Proposed(topic, first));
-        });
-        around(&self.config.hook, step, || {
-            self.config.log.append(&control_partition(), Lane::Protocol, vec![record.into_record()], told);
-        });
+        let told = move |result| inbox.push(Message::Proposed(topic, result));
+        around(&self.config.hook, step, || append_control(&*self.config.log, record, told));
         true
     }
 
