@@ -17,7 +17,9 @@ pub struct Tree {
 impl Tree {
     /// Reads the repository that this crate lies in.
     pub fn of_this_repository() -> io::Result<Tree> {
-        Tree::read(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?)
+        // Asked when it runs: two checkouts that share a target folder share what was built in it.
+        let here = std::env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
+        Tree::read(&PathBuf::from(here).join("../..").canonicalize()?)
     }
 
     pub fn read(root: &Path) -> io::Result<Tree> {
