@@ -47,13 +47,18 @@ impl Limits {
 /// Bytes of write buffers over all partitions. Reason: a small share of what the whole process may use.
 const WRITE_BUFFERS_BYTES: usize = 16 << 20;
 /// Bytes of one partition's write buffer.
-const WRITE_BUFFER_BYTES: usize = 8 << 20;
+const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// Write-ahead log files that are kept to be written over.
 pub const LOG_FILES_AHEAD: usize = 2;
 /// Bytes of each. Reason: what write buffers hold together, so that a log file rarely outgrows it.
 pub const LOG_FILE_BYTES: usize = 16 << 20;
 /// Bytes of write-ahead log before idle partitions are flushed. Bounds the time to open: it is read then.
 const WAL_BYTES: u64 = 128 << 20;
+/// Bytes per second that flushes and compactions write, in shares of so many microseconds: syncs wait for whatever the
+/// disk was given before.
+const BACKGROUND_BYTES_PER_SEC: i64 = 64 << 20;
+const BACKGROUND_SHARE_US: i64 = 10_000;
+const BACKGROUND_FAIRNESS: i32 = 10;
 /// Bytes of blocks cached for tails that are far behind. Small: each block is read once.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// Open table files.
@@ -75,6 +80,9 @@ pub fn database() -> Options {
     options.set_max_open_files(OPEN_FILES);
     options.set_max_background_jobs(2);
     options.set_bytes_per_sync(1 << 20);
+    options.set_ratelimiter(BACKGROUND_BYTES_PER_SEC, BACKGROUND_SHARE_US, BACKGROUND_FAIRNESS);
+    // All partitions at once: one log file then ends for all of them, full, and can be written over at once.
+    options.set_atomic_flush(true);
     options.set_recycle_log_file_num(LOG_FILES_AHEAD);
     // One thread writes.
     options.set_allow_concurrent_memtable_write(false);

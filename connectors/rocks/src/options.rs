@@ -14,6 +14,15 @@ const BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BYTES: u64 = 32 << 20;
 /// Open tables per store.
 const OPEN_FILES: i32 = 256;
+/// Bytes per second that the flushes and compactions of a node's stores write together, and how long a share of it
+/// lasts, in microseconds. Reason: the log's syncs wait for whatever the disk was given before. Unbounded compactions
+/// stopped writers for 100 to 700 ms; in small shares, for 10.
+const BACKGROUND_BYTES_PER_SEC: i64 = 64 << 20;
+const BACKGROUND_SHARE_US: i64 = 10_000;
+/// One of so many shares goes to compactions even while flushes want them all.
+const BACKGROUND_FAIRNESS: i32 = 10;
+/// Bytes of a growing table that are left to the disk at most before it is asked to write them.
+const BYTES_PER_SYNC: u64 = 1 << 20;
 /// Bytes that a scan of a whole range reads ahead.
 const SCAN_AHEAD_BYTES: usize = 1 << 20;
 
@@ -23,6 +32,8 @@ pub struct Shared {
     write_buffers: WriteBufferManager,
     env: Env,
     memory: Memory,
+    /// Copies share the rate limiter.
+    limited: Options,
 }
 
 impl Shared {
@@ -35,12 +46,14 @@ impl Shared {
         env.set_high_priority_background_threads(1);
         // Compaction is never urgent: roles go first.
         env.lower_thread_pool_cpu_priority();
-        Ok(Shared { cache, write_buffers, env, memory })
+        let mut limited = Options::default();
+        limited.set_ratelimiter(BACKGROUND_BYTES_PER_SEC, BACKGROUND_SHARE_US, BACKGROUND_FAIRNESS);
+        Ok(Shared { cache, write_buffers, env, memory, limited })
     }
 
     /// Options of one store.
     pub fn store(&self) -> Options {
-        let mut options = Options::default();
+        let mut options = self.limited.clone();
         options.create_if_missing(true);
         options.set_env(&self.env);
         options.set_write_buffer_manager(&self.write_buffers);
@@ -55,14 +68,16 @@ impl Shared {
         table.set_cache_index_and_filter_blocks_with_high_priority(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         options.set_block_based_table_factory(&table);
-        options.set_level_compaction_dynamic_level_bytes(true);
+        // All levels are in use, so that a taken-in table finds one below what is written live, also where a large
+        // table at the bottom spans its keys without holding any. Else it stays on top, and flushes wait for seconds.
+        options.set_level_compaction_dynamic_level_bytes(false);
         options.set_max_bytes_for_level_base(4 * TABLE_BYTES);
         options.set_target_file_size_base(TABLE_BYTES);
         options.set_compression_type(DBCompressionType::None);
         options.set_bottommost_compression_type(DBCompressionType::Lz4);
         options.set_max_open_files(OPEN_FILES);
         options.set_max_background_jobs(2);
-        options.set_bytes_per_sync(1 << 20);
+        options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.set_log_level(LogLevel::Warn);
         options.set_keep_log_file_num(2);
         options.set_stats_dump_period_sec(0);
@@ -76,6 +91,7 @@ pub static RUNS: LazyLock<Options> = LazyLock::new(|| {
     let mut options = Options::default();
     options.set_block_based_table_factory(&table());
     options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bytes_per_sync(BYTES_PER_SYNC);
     options
 });
 

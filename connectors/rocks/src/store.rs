@@ -97,17 +97,22 @@ impl Store for RocksStore {
     }
 
     fn wipe(&self, ranges: &[KeyRange]) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| rocks("wiping", &error);
         let mut removals = rocksdb::WriteBatch::default();
         for range in ranges {
             if !is_empty(&self.db, range)? {
-                removals.delete_range(&range.start, &self.end_of(range)?);
+                let end = self.end_of(range)?;
+                // Whole tables go at once. This may bring older entries of the range back, until they are removed below;
+                // nobody reads the range, and a crash in between leaves a wipe that is owed still.
+                self.db.delete_file_in_range(&range.start, &end).map_err(failed)?;
+                removals.delete_range(&range.start, &end);
             }
         }
         if removals.is_empty() {
             // Empty to a reader is not yet empty on disk: a crash could bring back what unflushed removals removed.
             return if self.unflushed_removals()? { self.flush() } else { Ok(()) };
         }
-        self.db.write_opt(removals, &unlogged()).map_err(|error| rocks("wiping", &error))?;
+        self.db.write_opt(removals, &unlogged()).map_err(failed)?;
         // Flushed before anything is taken in there: taking in over an unflushed range removal stops every writer
         // for half a second.
         self.flush()
