@@ -8,6 +8,7 @@
 //! ```
 
 mod clock;
+mod holds;
 mod threads;
 
 pub use clock::Clock;

@@ -1,6 +1,6 @@
 //! The long work beside the turns: export, ingest, wipe. Runs in a job of its own and tells the replica when it is done.
 
-use crate::step::{Step, StepHook};
+use crate::step::{Jobs, Step, StepHook};
 use rehome_keyspace::{KeyspaceId, MoveId, Selector, ShardId};
 use rehome_ports::{PortError, Reader, SnapshotStore, Store, around};
 use rehome_records::store_value::{StateRegion, StoredApplied, StoredOutbound};
@@ -9,7 +9,7 @@ use rehome_shard_core::digest_entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Entries between two moments at which the copier lets other threads go first. Reason: copy yields to the live tail.
+/// Entries between two moments at which the copier gives way: some milliseconds.
 const ENTRIES_BETWEEN_YIELDS: u64 = 1_000;
 
 /// What a copier works with.
@@ -19,6 +19,7 @@ pub struct Copier {
     pub shard: ShardId,
     pub store: Arc<dyn Store>,
     pub snapshots: Arc<dyn SnapshotStore>,
+    pub jobs: Arc<dyn Jobs>,
     pub hook: Option<StepHook>,
 }
 
@@ -52,7 +53,9 @@ impl Copier {
             }
             let mut writer = self.snapshots.create(&name)?;
             let digest = around(&self.hook, Step::ExportRuns, || {
-                each_entry(reader, &outbound.selector, &mut |key, value| writer.add(key, value))
+                each_entry(reader, &outbound.selector, &mut |key, value| writer.add(key, value), &mut || {
+                    self.jobs.give_way()
+                })
             })?;
             let manifest = Manifest {
                 keyspace: self.keyspace,
@@ -78,8 +81,10 @@ impl Copier {
         let mut base = None;
         self.store.snapshot(&mut |reader| {
             let outbound = outbound_of(reader, move_id)?;
-            let digest =
-                around(&self.hook, Step::Count, || each_entry(reader, &outbound.selector, &mut |_, _| Ok(())))?;
+            // It never gives way: a cutover may be waiting for it.
+            let digest = around(&self.hook, Step::Count, || {
+                each_entry(reader, &outbound.selector, &mut |_, _| Ok(()), &mut || {})
+            })?;
             base = Some(digest.minus(outbound.change));
             Ok(())
         })?;
@@ -95,12 +100,14 @@ impl Copier {
         if manifest.selector != *selector || manifest.keyspace != self.keyspace {
             return Err(PortError::broken(format!("snapshot {name} is of other keys")));
         }
+        self.jobs.give_way();
         around(&self.hook, Step::WipeForIngest, || self.store.wipe(&store_key::selector_ranges(selector)))?;
+        self.jobs.give_way();
         around(&self.hook, Step::Ingest, || self.store.ingest(&*self.snapshots, name, &manifest))?;
         let digest = around(&self.hook, Step::ReadBack, || {
             let mut digest = Digest::default();
             self.store.snapshot(&mut |reader| {
-                digest = each_entry(reader, selector, &mut |_, _| Ok(()))?;
+                digest = each_entry(reader, selector, &mut |_, _| Ok(()), &mut || self.jobs.give_way())?;
                 Ok(())
             })?;
             Ok::<_, PortError>(digest)
@@ -116,12 +123,14 @@ impl Copier {
 
     /// Removes every entry of the selector, durably.
     pub fn wipe(&self, selector: &Selector) -> Result<(), PortError> {
+        self.jobs.give_way();
         around(&self.hook, Step::WipeForCleanup, || self.store.wipe(&store_key::selector_ranges(selector)))
     }
 
     /// Forgets the snapshot of a copy.
     pub fn remove_snapshot(&self, source: ShardId, move_id: MoveId, copy: u32) -> Result<(), PortError> {
         let name = snapshot_name(self.keyspace, source, move_id, copy);
+        self.jobs.give_way();
         around(&self.hook, Step::RemoveSnapshot, || self.snapshots.remove(&name))
     }
 }
@@ -135,8 +144,13 @@ fn outbound_of(reader: &dyn Reader, move_id: MoveId) -> Result<StoredOutbound, P
 /// Takes one entry.
 type Take<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), PortError> + 'a;
 
-/// Visits every entry that moves with the selector, in key order; returns their digest.
-fn each_entry(reader: &dyn Reader, selector: &Selector, visit: &mut Take<'_>) -> Result<Digest, PortError> {
+/// Visits every entry that moves with the selector, in key order, and gives way now and then; returns their digest.
+fn each_entry(
+    reader: &dyn Reader,
+    selector: &Selector,
+    visit: &mut Take<'_>,
+    give_way: &mut dyn FnMut(),
+) -> Result<Digest, PortError> {
     let mut digest = Digest::default();
     let mut entries = 0u64;
     for range in store_key::selector_ranges(selector) {
@@ -145,7 +159,7 @@ fn each_entry(reader: &dyn Reader, selector: &Selector, visit: &mut Take<'_>) ->
             let added = digest_entry(&mut digest, key, value).map_err(unreadable).and_then(|()| visit(key, value));
             entries += 1;
             if entries.is_multiple_of(ENTRIES_BETWEEN_YIELDS) {
-                std::thread::yield_now();
+                give_way();
             }
             match added {
                 Ok(()) => ControlFlow::Continue(()),

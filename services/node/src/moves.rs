@@ -27,6 +27,10 @@ use std::sync::Arc;
 /// Pause before work that failed is tried again, in milliseconds.
 const AGAIN_AFTER_MS: u64 = 500;
 
+/// Copies of other moves rest for one that catches up or cuts over at most this long, in milliseconds. Reason: usually
+/// both take far less; where they do not, resting does not help.
+const HOLD_MAX_MS: u64 = 3_000;
+
 /// Work of a move that runs beside the turns, or what it left to be picked up.
 pub(crate) enum Running {
     Working,
@@ -70,6 +74,8 @@ struct Duty {
     id: MoveId,
     side: Side,
     phase: Phase,
+    /// When the phase began.
+    since_ms: u64,
     copy: u32,
     source: ShardId,
     selector: Arc<Selector>,
@@ -124,6 +130,19 @@ impl Replica {
             }
         }
         self.forget_what_ended(&duties, pending, after);
+        let is_urgent = |duty: &Duty| {
+            matches!(duty.phase, Phase::CatchingUp | Phase::CuttingOver { .. })
+                && now_ms.saturating_sub(duty.since_ms) < HOLD_MAX_MS
+        };
+        self.hold_jobs(duties.iter().any(is_urgent));
+    }
+
+    /// What copies read and write would lengthen the pause of a move that is about to switch.
+    pub(crate) fn hold_jobs(&mut self, held: bool) {
+        if held != self.holds_jobs {
+            self.holds_jobs = held;
+            self.config.jobs.hold((self.keyspace, self.shard), held);
+        }
     }
 
     fn duties(&self) -> Vec<Duty> {
@@ -143,6 +162,7 @@ impl Replica {
                 id: m.id,
                 side,
                 phase: m.phase.clone(),
+                since_ms: m.changed_ms,
                 copy: m.copy,
                 source: m.source,
                 selector: Arc::clone(&m.selector),

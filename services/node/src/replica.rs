@@ -90,6 +90,8 @@ pub struct Replica {
     pub(crate) citations: BTreeMap<Option<MoveId>, Citation>,
     pub(crate) known_ends: BTreeMap<ShardId, Offset>,
     pub(crate) reported_ms: u64,
+    /// Jobs of this node rest for this replica.
+    pub(crate) holds_jobs: bool,
     /// Set once, by a broken invariant or a port that cannot go on: the replica then only answers that it cannot.
     pub(crate) broken: Option<String>,
 }
@@ -117,6 +119,7 @@ impl Replica {
             shard,
             store: Arc::clone(&config.store),
             snapshots: Arc::clone(&config.snapshots),
+            jobs: Arc::clone(&config.jobs),
             hook: config.hook.clone(),
         };
         Ok(Replica {
@@ -138,6 +141,7 @@ impl Replica {
             citations: BTreeMap::new(),
             known_ends: BTreeMap::new(),
             reported_ms: 0,
+            holds_jobs: false,
             broken: None,
             config,
         })
@@ -325,6 +329,7 @@ impl Replica {
     fn fail(&mut self, error: &PortError) {
         tracing::error!(keyspace = %self.keyspace, shard = %self.shard, node = %self.config.node, %error, "replica stopped");
         self.broken = Some(error.message.clone());
+        self.hold_jobs(false);
         (self.config.progress)(self.progress());
     }
 

@@ -1,5 +1,6 @@
 //! Every side effect by name, so that a test can stop the process at each.
 
+use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_ports::Hook;
 
 macro_rules! steps {
@@ -48,4 +49,11 @@ pub type StepHook = Hook<Step>;
 /// Runs long work beside the turns: a thread in production, a queue of the scheduler in a simulation.
 pub trait Jobs: Send + Sync {
     fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>);
+
+    /// While `held`, jobs rest where they give way: somebody here needs the machine for some milliseconds.
+    fn hold(&self, holder: (KeyspaceId, ShardId), held: bool);
+
+    /// Called by jobs every few milliseconds: lets other threads go first, and rests while jobs are held. Returns after
+    /// a bounded time in any case.
+    fn give_way(&self);
 }

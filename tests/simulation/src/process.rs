@@ -230,6 +230,11 @@ impl Jobs for JobsOf {
     fn spawn(&self, _name: String, run: Box<dyn FnOnce() + Send>) {
         lock(&self.queue).push(QueuedJob { process: self.process.clone(), run });
     }
+
+    fn hold(&self, _holder: (KeyspaceId, ShardId), _held: bool) {}
+
+    /// Which job runs when is the scheduler's.
+    fn give_way(&self) {}
 }
 
 struct HostOf {

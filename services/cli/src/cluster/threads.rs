@@ -1,7 +1,9 @@
 //! One thread per role, and one per long job.
 
 use super::Clock;
+use super::holds::Holds;
 use crate::exit::Exit;
+use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_node::{Host, Jobs};
 use rehome_ports::{PortError, Role, Signal, Waker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,6 +14,7 @@ use std::thread::{self, JoinHandle};
 /// The threads of a cluster.
 pub struct Threads {
     clock: Clock,
+    holds: Holds,
     stopping: Arc<AtomicBool>,
     running: Mutex<Vec<Running>>,
 }
@@ -24,7 +27,7 @@ struct Running {
 
 impl Threads {
     pub fn new(clock: Clock) -> Arc<Threads> {
-        Arc::new(Threads { clock, stopping: Arc::default(), running: Mutex::default() })
+        Arc::new(Threads { clock, holds: Holds::default(), stopping: Arc::default(), running: Mutex::default() })
     }
 
     /// Runs the role until the end: turns while there is something to do, else waits for its signal or its time.
@@ -107,6 +110,14 @@ impl Jobs for Threads {
             job();
         };
         Threads::spawn(self, name, None, polite);
+    }
+
+    fn hold(&self, holder: (KeyspaceId, ShardId), held: bool) {
+        self.holds.set(holder, held);
+    }
+
+    fn give_way(&self) {
+        self.holds.rest();
     }
 }
 
