@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders that hold no sources of ours.
+/// What holds no sources of ours.
 const SKIPPED: [&str; 5] = [".git", "target", "node_modules", "rehome-data", "proptest-regressions"];
 
 /// The text files of a folder, by path relative to it with `/` between parts; files that are not UTF-8 have no text.
@@ -31,7 +31,11 @@ impl Tree {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let path = format!("{prefix}{name}");
                 let kind = entry.file_type()?;
-                if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+                // In a second checkout of the same repository, `.git` is a file that says where that is.
+                if SKIPPED.contains(&name.as_str()) {
+                    continue;
+                }
+                if kind.is_dir() {
                     folders.push((entry.path(), format!("{path}/")));
                 } else if kind.is_file() {
                     match fs::read(entry.path()) {
