@@ -10,11 +10,12 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/rehome/target
 ARGS ?=
 LANES ?=
 SEEDS ?= 1000
+CUTOVERS ?= 5000
 # For the whole machine as root, else for oneself.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 export LANES
 
-.PHONY: help demo test build install check fmt sim release setup clean
+.PHONY: help demo bench test build install check fmt sim cutovers release setup clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do \
@@ -23,7 +24,10 @@ help: ## list these commands
 demo: ## reshard three million flights under load and compare (ARGS='--input zipf' for generated rows)
 	@scripts/demo.sh $(ARGS)
 
-test: ## run every test lane (LANES='tidy lint unit conformance simulation integration' chooses)
+bench: ## measure, beside what disk and RocksDB do by themselves (ARGS='--repeat 5' and so on)
+	@"$$(scripts/build.sh release | tail -n 1)" bench $(ARGS)
+
+test: ## run every test lane (LANES='tidy lint unit conformance simulation integration cutovers' chooses)
 	@scripts/test.sh
 
 build: ## build the binary; the last line is its path
@@ -41,6 +45,9 @@ fmt: ## format the sources
 sim: ## run the simulation with more seeds (SEEDS=1000)
 	@scripts/setup.sh && . "$$HOME/.cache/rehome/env" && \
 		REHOME_SIM_SEEDS=$(SEEDS) cargo test --locked -p rehome-simulation -- --nocapture
+
+cutovers: ## more cutovers under load than `make test` has (CUTOVERS=5000)
+	@REHOME_CUTOVERS=$(CUTOVERS) LANES=cutovers scripts/test.sh
 
 release: ## build what is shipped: RocksDB from source; the last line is its path
 	@scripts/build.sh release

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_lanes="tidy lint unit conformance simulation integration"
+all_lanes="tidy lint unit conformance simulation integration cutovers"
 read -r -a lanes <<<"${LANES:-$all_lanes}"
 [ "${lanes[0]:-all}" != all ] || read -r -a lanes <<<"$all_lanes"
 for lane in "${lanes[@]}"; do
@@ -49,7 +49,18 @@ lane_integration() {
     REHOME_BIN_FAILPOINTS="$(scripts/build.sh failpoints)"
     REHOME_BIN="$(scripts/build.sh dev)"
     export REHOME_BIN REHOME_BIN_FAILPOINTS
-    cargo_test -p rehome-integration
+    local -a tests=(--lib)
+    local file
+    for file in tests/integration/tests/*.rs; do
+        file="$(basename "$file" .rs)"
+        [ "$file" = cutovers ] || tests+=(--test "$file")
+    done
+    cargo_test -p rehome-integration "${tests[@]}"
+}
+lane_cutovers() {
+    REHOME_BIN="$(scripts/build.sh dev)"
+    export REHOME_BIN
+    cargo_test -p rehome-integration --test cutovers
 }
 
 count() { # passed|failed, log files...

@@ -1,6 +1,6 @@
 //! The tree of commands.
 
-use crate::commands::{delete, demo, explain, get, import, job, keyspace, put, reshard, scan, status, up, wait};
+use crate::commands::{bench, delete, demo, explain, get, import, job, keyspace, put, reshard, scan, status, up, wait};
 use crate::exit::EXIT_CODES;
 use clap::{Parser, Subcommand};
 
@@ -27,6 +27,7 @@ pub struct Remote {
 pub enum Command {
     Up(up::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
     Keyspace(keyspace::Args),
     Put(put::Args),
     Get(get::Args),
@@ -52,6 +53,7 @@ impl Command {
         match self {
             Command::Up(_) => false,
             Command::Demo(args) => args.json,
+            Command::Bench(args) => args.json,
             Command::Keyspace(args) => args.command.remote().json,
             Command::Put(args) => args.remote.json,
             Command::Get(args) => args.remote.json,
@@ -103,6 +105,8 @@ mod tests {
             "up --data d --listen 127.0.0.1:0",
             "demo --input zipf --plan 3,5,2 --rows 1000 --writers 8 --seed 7 --json",
             "demo --input f.csv --key a --sort b --data d",
+            "bench --rates 5000,20000 --repeat 5 --json",
+            "demo --input zipf --plan 2,13 --cutovers 500",
             "keyspace create flights --shards 3 --buckets 4096",
             "keyspace list --json",
             "keyspace show flights --key ORD",
@@ -137,6 +141,8 @@ mod tests {
             "demo --plan 3,0",
             "demo --plan 3,3",
             "demo --plan 3,5000",
+            "bench --repeat 0",
+            "bench --rates 0",
             "put flights ORD 2001 v --request abc",
             "explain",
             "explain 1 --move 2",

@@ -1,5 +1,6 @@
 //! One file for each command. A command takes its arguments, prints its answer, and returns a failure or nothing.
 
+pub mod bench;
 pub mod delete;
 pub mod demo;
 pub mod explain;
@@ -25,6 +26,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Up(args) => up::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Keyspace(args) => keyspace::run(&args.command),
         Command::Put(args) => put::run(&args),
         Command::Get(args) => get::run(&args),

@@ -1,47 +1,39 @@
 //! The demo: load rows, reshard under load, compare everything three ways.
 //!
-//! - [`input`]: where the rows come from; [`load`]: writes them as an ordered source.
 //! - [`client`]: one client that retries until it is answered, and remembers every answer.
-//! - [`phases`]: which slots are moving, and how far; [`writers`]: the load meanwhile.
+//! - [`writers`]: the load meanwhile.
 //! - [`probes`]: the pause of one move, seen by one writer and one reader.
 //! - [`reshard`]: one step of the plan, from submission to completion.
 //! - [`moves`]: what each move did, one line each.
+//! - [`cutovers`]: how near to each cutover its keys were written.
 //! - [`compare`]: the routers' answers, a raw scan of each store, and an independent fold of the logs.
 //! - [`report`]: the figures, as a table and as JSON.
 
 mod client;
 mod compare;
-mod input;
+mod cutovers;
 mod latency;
-mod load;
 mod moves;
-mod phases;
 mod probes;
 mod report;
 mod reshard;
 mod writers;
 
-pub use input::{FileInput, Input};
 pub use report::Report;
 
-use crate::cluster::{Cluster, REQUEST_RETENTION_MS};
+use crate::cluster::Cluster;
 use crate::failpoints::Hooks;
-use anyhow::{Context, bail};
-use phases::Phases;
-use rehome_control_core::{Accepted, Decision};
-use rehome_keyspace::{KeyspaceId, Placement};
-use rehome_records::ControlEvent;
-use std::io::Write;
+use crate::workload::{self, Input, Phases, create_keyspace, load, run_for};
+use cutovers::CutoverSeen;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use writers::Writers;
 
 const KEYSPACE: &str = "demo";
-pub const BUCKETS: u32 = 4096;
 /// How long the writers run before the first reshard. Reason: some ten thousand answers to compare with.
 const BASELINE: Duration = Duration::from_secs(3);
-/// How long they run on after each reshard.
+/// How long they run on after each reshard, unless there are many.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 
 /// What to do.
@@ -49,6 +41,8 @@ pub struct Options {
     pub input: Input,
     /// The first count is made, the others are resharded to.
     pub plan: Vec<u32>,
+    /// The plan is gone through again until there were so many cutovers with writes around them, or twice as many.
+    pub cutovers_min: usize,
     pub rows_max: Option<u64>,
     pub writers: u32,
     pub seed: u64,
@@ -67,23 +61,36 @@ pub fn run(dir: &Path, options: &Options) -> anyhow::Result<Report> {
 fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
     let shards = options.plan[0];
     say(&format!("keyspace {KEYSPACE} on {shards} shards"));
-    let (keyspace, placement) = create(cluster, shards)?;
-    let loaded = load::load(cluster, keyspace, options)?;
+    let (keyspace, placement) = create_keyspace(cluster, KEYSPACE, shards)?;
+    let (rows, total) = options.input.rows(options.rows_max)?;
+    let loaded = load(cluster, keyspace, rows, total, options.seed)?;
     say(&format!("{} rows loaded, {:.0} rows/s", loaded.rows, loaded.rows as f64 / loaded.took.as_secs_f64()));
 
     let epoch = Instant::now();
     let phases = Phases::follow(cluster, keyspace, placement);
-    let shared = client::Shared { cluster: Arc::clone(cluster), keyspace, placement, epoch };
+    let epoch_ms = cluster.clock().now_ms();
+    let shared = client::Shared { cluster: Arc::clone(cluster), keyspace, placement, epoch, epoch_ms };
     let writers = Writers::start(shared.clone(), Arc::clone(&phases), loaded.sample, options)?;
     say(&format!("{} writers, {BASELINE:?} before anything moves", options.writers));
     run_for(BASELINE);
     let mut resharded = Vec::new();
-    for &shards in &options.plan[1..] {
+    let (mut progress, mut shards_now) = (Progress::default(), shards);
+    for &shards in options.plan.iter().cycle().skip(1) {
+        if resharded.len() + 1 >= options.plan.len() && progress.is_enough(options.cutovers_min) {
+            break;
+        }
+        // A plan may end where it begins.
+        if std::mem::replace(&mut shards_now, shards) == shards {
+            continue;
+        }
         let done = reshard::reshard(&shared, &phases, &loaded.partition_keys, shards)?;
+        progress.add(&cutovers::seen(&shared, &done.history, &done.moves));
         say(&format!("{shards} shards after {:.1} s, {} moves", done.took.as_secs_f64(), done.moves.len()));
         moves::lines(cluster, &done.moves).iter().for_each(|line| say(line));
         resharded.push(done);
-        run_for(AFTERWARDS);
+        if options.cutovers_min == 0 {
+            run_for(AFTERWARDS);
+        }
     }
     let load_time = epoch.elapsed();
     let written = writers.stop()?;
@@ -94,6 +101,7 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
         history.extend(std::mem::take(&mut done.history));
     }
     let compared = compare::compare(cluster, keyspace, &history)?;
+    let cutovers = cutovers::seen(&shared, &history, resharded.iter().flat_map(|done| &done.moves));
     let facts = report::Facts {
         rows_loaded: loaded.rows,
         input_digest: loaded.digest,
@@ -103,32 +111,32 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
         history: &history,
         resharded: &resharded,
         compared,
+        cutovers,
     };
     Ok(Report::of(facts, &cluster.desk().state()))
 }
 
-fn create(cluster: &Cluster, shards: u32) -> anyhow::Result<(KeyspaceId, Placement)> {
-    let placement = Placement::buckets(BUCKETS)?;
-    let event = ControlEvent::KeyspaceCreated {
-        name: KEYSPACE.into(),
-        placement,
-        shards,
-        request_retention_ms: REQUEST_RETENTION_MS,
-    };
-    match cluster.propose(event).context("the control log does not answer")? {
-        Decision::Accepted(Accepted::KeyspaceCreated(id)) => Ok((id, placement)),
-        Decision::Refused(refusal) => bail!("the keyspace was refused: {refusal}"),
-        other => bail!("the keyspace was not made: {other:?}"),
+/// Cutovers so far.
+#[derive(Default)]
+struct Progress {
+    switched: usize,
+    written_around: usize,
+}
+
+impl Progress {
+    /// Takes in what the probes alone saw; with the other writers' answers it can only become more.
+    fn add(&mut self, seen: &[CutoverSeen]) {
+        self.switched += seen.len();
+        self.written_around += seen.iter().filter(|cutover| cutover.is_written_around()).count();
+    }
+
+    /// A machine on which no write is ever near a cutover gets an end all the same.
+    fn is_enough(&self, cutovers_min: usize) -> bool {
+        self.written_around >= cutovers_min || self.switched >= 2 * cutovers_min
     }
 }
 
-/// Lets the load run for that long.
-fn run_for(time: Duration) {
-    rehome_ports::Signal::new().wait(Some(Instant::now() + time));
-}
-
-/// Tells a person how far the demo is; standard output is for the result alone.
+/// Tells a person how far the demo is.
 fn say(text: &str) {
-    // Nobody may be listening; the result does not depend on it.
-    let _ = writeln!(std::io::stderr(), "demo: {text}");
+    workload::say("demo", text);
 }

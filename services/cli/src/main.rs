@@ -4,11 +4,13 @@
 //! - [`exit`]: exit codes, and failures with the next command to run.
 //! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
 //! - [`pause`]: how long a cutover held writes back, from the logs.
-//! - [`demo`]: loads, reshards under load, compares.
+//! - [`demo`]: loads, reshards under load, compares; [`bench`]: figures, beside those of RocksDB alone;
+//!   [`workload`]: what both share.
 //! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
 
 mod api;
 mod args;
+mod bench;
 mod client;
 mod cluster;
 mod commands;
@@ -17,6 +19,7 @@ mod exit;
 mod failpoints;
 mod pause;
 mod wire;
+mod workload;
 
 use clap::Parser;
 use std::process::ExitCode;

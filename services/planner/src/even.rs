@@ -98,7 +98,8 @@ fn pair_up(
     moved
 }
 
-fn spans(slots: Vec<SlotId>) -> Vec<SlotSpan> {
+/// Returns the slots, which ascend, as spans that do not touch.
+pub fn spans(slots: Vec<SlotId>) -> Vec<SlotSpan> {
     let mut spans: Vec<SlotSpan> = Vec::new();
     for slot in slots {
         match spans.last_mut() {

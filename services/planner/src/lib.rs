@@ -8,4 +8,4 @@ mod estimate;
 mod even;
 
 pub use estimate::{MoveEstimate, MoveFacts, PauseFacts, ReplayCannotCatchUp, estimate, predicted_pause};
-pub use even::{PlanRefused, even};
+pub use even::{PlanRefused, even, spans};

@@ -1,7 +1,8 @@
 //! `rehome demo`.
 
-use crate::demo::{self, FileInput, Input, Options};
+use crate::demo::{self, Options};
 use crate::exit::{Exit, Failure};
+use crate::workload::{BUCKETS, FileInput, Input};
 use anyhow::Context;
 use rehome_sources::Columns;
 use std::path::PathBuf;
@@ -24,6 +25,10 @@ pub struct Args {
     /// Shard counts, one after the other: the first is made, the others are resharded to under load
     #[arg(long, default_value = "3,5,2", value_parser = plan)]
     plan: Plan,
+    /// Go through the plan again and again, until there were so many cutovers of at least 100 rows with an acknowledged
+    /// write within 50 ms on either side, or twice as many of any kind
+    #[arg(long, default_value_t = 0, value_name = "CUTOVERS", hide_default_value = true)]
+    cutovers: usize,
     /// Folder to work in, kept afterwards; must be empty. By default a temporary one
     #[arg(long)]
     data: Option<PathBuf>,
@@ -54,8 +59,8 @@ fn plan(text: &str) -> Result<Plan, String> {
     if counts.windows(2).any(|step| step[0] == step[1]) {
         return Err("a plan changes the shard count at every step, such as 3,5,2".into());
     }
-    if counts.iter().any(|count| *count > demo::BUCKETS) {
-        return Err(format!("a shard count is at most {}", demo::BUCKETS));
+    if counts.iter().any(|count| *count > BUCKETS) {
+        return Err(format!("a shard count is at most {}", BUCKETS));
     }
     Ok(Plan(counts))
 }
@@ -65,6 +70,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let options = Options {
         input: input(args)?,
         plan: args.plan.0.clone(),
+        cutovers_min: args.cutovers,
         rows_max: args.rows,
         writers: args.writers,
         seed: args.seed,

@@ -24,6 +24,8 @@ pub struct Shared {
     pub placement: Placement,
     /// From here on time is told in nanoseconds.
     pub epoch: Instant,
+    /// What the log's clock showed then, in milliseconds since 1970.
+    pub epoch_ms: u64,
 }
 
 /// A client with its memory.

@@ -1,6 +1,6 @@
 //! Latencies of writes: while nothing moves, and for keys that are moving, by phase.
 
-use super::phases::Moving;
+use crate::workload::Moving;
 use hdrhistogram::Histogram;
 
 /// Histograms of one or more writers, in microseconds.

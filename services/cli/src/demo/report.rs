@@ -1,6 +1,7 @@
 //! The figures of a demo, as a table and as one JSON object.
 
 use super::compare::Compared;
+use super::cutovers::CutoverSeen;
 use super::latency::Latencies;
 use super::reshard::Resharded;
 use super::writers::Counts;
@@ -22,6 +23,7 @@ pub struct Facts<'a> {
     pub history: &'a ClientHistory,
     pub resharded: &'a [Resharded],
     pub compared: Compared,
+    pub cutovers: Vec<CutoverSeen>,
 }
 
 /// Everything that the demo prints.
@@ -60,6 +62,10 @@ pub struct Report {
     pub rows_visible: u64,
     pub writes_accepted: u64,
     pub writes_repeated: u64,
+    /// Of the cutovers that switched, those of at least 100 rows with an acknowledged write within 50 ms on either side.
+    pub written_around: usize,
+    /// Every cutover that switched.
+    pub switched: Vec<CutoverSeen>,
     #[serde(skip)]
     findings: Findings,
 }
@@ -138,6 +144,8 @@ impl Report {
             rows_visible: compared.rows_visible,
             writes_accepted: compared.writes_accepted,
             writes_repeated: compared.writes_repeated,
+            written_around: facts.cutovers.iter().filter(|cutover| cutover.is_written_around()).count(),
+            switched: facts.cutovers,
             findings: facts.compared.findings,
         }
     }
@@ -166,6 +174,7 @@ impl Report {
             ("of these deletes, retries", format!("{}, {}", self.deletes, self.retries)),
             ("linearizable reads", self.reads.to_string()),
             ("moves, cutovers, aborted", format!("{}, {}, {}", self.moves, self.cutovers, self.aborted_cutovers)),
+            ("with writes around them", self.written_around.to_string()),
             ("rows moved", format!("{} ({:.0}/s)", self.rows_moved, self.rows_moved_per_sec)),
             ("write pause", pause(self.write_pause_ms)),
             ("read pause", pause(self.read_pause_ms)),

@@ -1,14 +1,13 @@
 //! One step of the plan: a job under load, from its submission until it has completed by itself.
 
 use super::client::Shared;
-use super::phases::Phases;
 use super::probes::{Probes, Seen};
+use crate::workload::{Phases, run_for, submit};
 use anyhow::{Context, bail};
-use rehome_control_core::{Accepted, Decision, JobState};
-use rehome_keyspace::{JobId, MoveId, Placement};
+use rehome_control_core::JobState;
+use rehome_keyspace::{MoveId, Placement};
 use rehome_oracle::ClientHistory;
-use rehome_records::ControlEvent;
-use rehome_records::control::{JobOptions, JobSubmitted, MoveWanted};
+use rehome_records::control::MoveWanted;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -43,17 +42,17 @@ pub fn reshard(
         .context("cannot start the probes' thread")?;
     let keys = moves.iter().map(|wanted| key_of(wanted, &shared.placement, partition_keys));
     let probes: Vec<Probes> = keys.map(|key| Probes::start(&runtime, shared, &key)).collect();
-    super::run_for(Duration::from_millis(200));
+    run_for(Duration::from_millis(200));
 
     let started = Instant::now();
-    let (job, ids) = submit(shared, moves, shards)?;
+    let (job, ids) = submit(&shared.cluster, shared.keyspace, moves, shards, "the demo")?;
     let desk = shared.cluster.desk();
     let is_over = || desk.state().job_state(job).is_some_and(|how| how.is_final());
     if !phases.wait(started + JOB_TIME_MAX, is_over) {
         bail!("job {job} has not ended after {JOB_TIME_MAX:?}");
     }
     let took = started.elapsed();
-    super::run_for(Duration::from_millis(100));
+    run_for(Duration::from_millis(100));
     let seen: Vec<Seen> = probes.into_iter().map(|probes| probes.stop(&runtime)).collect::<anyhow::Result<_>>()?;
     match desk.state().job_state(job) {
         Some(JobState::Completed) => {}
@@ -69,21 +68,6 @@ pub fn reshard(
     };
     seen.into_iter().for_each(|seen| done.history.extend(seen.history));
     Ok(done)
-}
-
-fn submit(shared: &Shared, moves: Vec<MoveWanted>, shards: u32) -> anyhow::Result<(JobId, Vec<MoveId>)> {
-    let submitted = JobSubmitted {
-        keyspace: shared.keyspace,
-        shards,
-        moves,
-        options: JobOptions::STANDARD,
-        requested_by: "the demo".into(),
-    };
-    match shared.cluster.propose(ControlEvent::JobSubmitted(submitted)).context("the control log does not answer")? {
-        Decision::Accepted(Accepted::JobSubmitted(job, ids)) => Ok((job, ids)),
-        Decision::Refused(refusal) => bail!("the job was refused: {refusal}"),
-        other => bail!("the job was not submitted: {other:?}"),
-    }
 }
 
 /// Returns a partition key that moves: a loaded one if any does, else a made one.

@@ -3,8 +3,7 @@
 use super::Options;
 use super::client::{Client, Shared};
 use super::latency::Latencies;
-use super::load::RowKey;
-use super::phases::Phases;
+use crate::workload::{Phases, RowKey};
 use anyhow::Context;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -18,12 +18,19 @@ pub struct FileInput {
     pub columns: Columns,
 }
 
-/// Rows one by one; the first that cannot be read ends the demo.
+/// Rows one by one; the first that cannot be read ends the load.
 pub type Rows = Box<dyn Iterator<Item = anyhow::Result<SourceRow>>>;
 
 impl Input {
-    /// Returns the rows, and how many there are where that is known.
-    pub fn rows(&self) -> anyhow::Result<(Rows, Option<u64>)> {
+    /// Returns the first so many rows, and how many there are where that is known.
+    pub fn rows(&self, rows_max: Option<u64>) -> anyhow::Result<(Rows, Option<u64>)> {
+        let rows_max = rows_max.unwrap_or(u64::MAX);
+        let (rows, total) = self.all_rows()?;
+        let first = (0..rows_max).zip(rows).map(|(_, row)| row);
+        Ok((Box::new(first), total.map(|total| total.min(rows_max))))
+    }
+
+    fn all_rows(&self) -> anyhow::Result<(Rows, Option<u64>)> {
         match self {
             Input::File(file) => {
                 let reader = RowReader::open(&file.path, &file.columns)?;

@@ -2,7 +2,8 @@
 
 use crate::cluster::Cluster;
 use rehome_control_core::{ControlState, Phase};
-use rehome_keyspace::{KeyspaceId, Placement, SlotId};
+use rehome_keyspace::{KeyspaceId, MoveId, Placement, SlotId};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub enum Moving {
 pub struct Phases {
     slots: Vec<AtomicU8>,
     moving: AtomicU64,
+    /// Moves whose end was noted: nothing more will come of them.
+    ended: Mutex<BTreeSet<MoveId>>,
     changed: Mutex<u64>,
     change: Condvar,
 }
@@ -30,6 +33,7 @@ impl Phases {
         let phases = Arc::new(Phases {
             slots: (0..placement.slot_count()).map(|_| AtomicU8::new(Moving::Not as u8)).collect(),
             moving: AtomicU64::new(0),
+            ended: Mutex::default(),
             changed: Mutex::new(0),
             change: Condvar::new(),
         });
@@ -73,8 +77,12 @@ impl Phases {
 
     fn note(&self, state: &ControlState, keyspace: KeyspaceId) {
         let mut moving = 0;
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         // Ended moves first, so that a later move of the same slot has the last word.
         for one in state.moves().filter(|one| one.keyspace == keyspace) {
+            if !one.is_open() && !ended.insert(one.id) {
+                continue;
+            }
             let phase = match one.phase {
                 Phase::Copying => Moving::Copying,
                 Phase::CatchingUp => Moving::CatchingUp,

@@ -1,6 +1,6 @@
 //! Loads the rows as an ordered source, many at a time.
 
-use super::Options;
+use super::Rows;
 use crate::cluster::Cluster;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -59,11 +59,17 @@ struct Loader<'a> {
 }
 
 /// Writes every row, and returns when all are acknowledged.
-pub fn load(cluster: &Cluster, keyspace: KeyspaceId, options: &Options) -> anyhow::Result<Loaded> {
-    let (rows, total) = options.input.rows()?;
+///
+/// `total` is how many rows there are, where that is known; `seed` is of which rows are kept as a sample.
+pub fn load(
+    cluster: &Cluster,
+    keyspace: KeyspaceId,
+    rows: Rows,
+    total: Option<u64>,
+    seed: u64,
+) -> anyhow::Result<Loaded> {
     let started = Instant::now();
-    let rows_max = options.rows_max.unwrap_or(u64::MAX);
-    let bar = progress_bar(total.map(|total| total.min(rows_max)));
+    let bar = progress_bar(total);
     let (tell, told) = mpsc::channel();
     let mut loader = Loader {
         cluster,
@@ -76,12 +82,12 @@ pub fn load(cluster: &Cluster, keyspace: KeyspaceId, options: &Options) -> anyho
         acknowledged: Positions::new(),
         rows: 0,
     };
-    let mut random = SmallRng::seed_from_u64(options.seed);
+    let mut random = SmallRng::seed_from_u64(seed);
     let mut digest = InputDigest::default();
     let mut sample: Vec<RowKey> = Vec::new();
     let mut partition_keys = BTreeSet::new();
     let mut batch = Vec::with_capacity(BATCH);
-    for (row, position) in rows.zip(1u64..=rows_max) {
+    for (row, position) in rows.zip(1u64..) {
         let row = row?;
         digest.add(&row);
         if !partition_keys.contains(&row.partition_key) {
