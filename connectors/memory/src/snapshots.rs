@@ -51,11 +51,6 @@ impl MemorySnapshots {
     pub fn lose_run(&self, name: &str, run: &str) -> bool {
         lock(&self.snapshots).get_mut(name).is_some_and(|snapshot| snapshot.runs.remove(run).is_some())
     }
-
-    /// Returns the names of all snapshots, whole or not.
-    pub fn names(&self) -> Vec<String> {
-        lock(&self.snapshots).keys().cloned().collect()
-    }
 }
 
 impl SnapshotStore for MemorySnapshots {
@@ -87,6 +82,10 @@ impl SnapshotStore for MemorySnapshots {
             return Err(PortError::broken(format!("run {} of {name} was altered", run.name)));
         }
         Ok(Run::Entries(entries.clone()))
+    }
+
+    fn names(&self) -> Result<Vec<String>, PortError> {
+        Ok(lock(&self.snapshots).keys().cloned().collect())
     }
 
     fn remove(&self, name: &str) -> Result<(), PortError> {

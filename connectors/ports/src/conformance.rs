@@ -102,6 +102,7 @@ macro_rules! snapshots_conformance {
                 a_manifest_that_names_other_runs_is_refused,
                 a_removed_snapshot_is_absent_and_removing_again_is_no_error,
                 creating_again_throws_away_what_was_there,
+                names_tell_every_snapshot_whole_or_not,
                 snapshots_of_different_names_do_not_mix,
                 a_sealed_snapshot_is_there_after_opening_again,
             ]

@@ -76,6 +76,9 @@ impl Signal {
 }
 
 /// A queue of messages into one role. Clones are the same queue.
+///
+/// Whoever pushes bounds it: an answer that was asked for is pushed always, since questions are bounded; what comes by
+/// itself (reads, reports) is pushed below a limit.
 pub struct Inbox<T> {
     queue: Arc<Mutex<VecDeque<T>>>,
     wake: Waker,
@@ -95,6 +98,18 @@ impl<T> Inbox<T> {
     pub fn push(&self, message: T) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
         (self.wake)();
+    }
+
+    /// Queues the message if fewer than so many wait, else gives it back.
+    pub fn push_below(&self, count_max: usize, message: T) -> Result<(), T> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.len() >= count_max {
+            return Err(message);
+        }
+        queue.push_back(message);
+        drop(queue);
+        (self.wake)();
+        Ok(())
     }
 
     pub fn push_all(&self, messages: impl IntoIterator<Item = T>) {

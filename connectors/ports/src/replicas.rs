@@ -73,6 +73,9 @@ pub struct ReadAnswer {
 pub enum ReadRefused {
     #[error("the slot is not owned here under that epoch")]
     NotOwner,
+    /// Nothing more waits there; ask again a little later.
+    #[error("the replica has as many reads before it as it takes")]
+    Overloaded,
     #[error("the replica is not ready: {reason}")]
     Unavailable { reason: String },
 }

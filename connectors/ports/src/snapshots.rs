@@ -28,6 +28,9 @@ pub trait SnapshotStore: Send + Sync {
     /// Errors: `Broken` when it is missing or altered; the snapshot is then useless.
     fn run(&self, name: &str, run: &RunInfo) -> Result<Run, PortError>;
 
+    /// Returns the name of every snapshot that takes room, whole or not, in order.
+    fn names(&self) -> Result<Vec<String>, PortError>;
+
     /// Removes the snapshot, whole or not. Nothing there is no error.
     fn remove(&self, name: &str) -> Result<(), PortError>;
 }

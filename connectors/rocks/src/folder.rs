@@ -69,6 +69,17 @@ impl SnapshotStore for SnapshotFolder {
         Ok(Run::SortedFile(path))
     }
 
+    fn names(&self) -> Result<Vec<String>, PortError> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).map_err(|error| not_read(&self.dir, &error))? {
+            let name = entry.map_err(|error| not_read(&self.dir, &error))?.file_name().into_string();
+            // What no snapshot can be called is somebody else's.
+            names.extend(name.ok().filter(|name| plain(name).is_ok()));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
     fn remove(&self, name: &str) -> Result<(), PortError> {
         let folder = self.folder(name)?;
         self.throw_away(&folder).map_err(|error| not_written(&folder, &error))

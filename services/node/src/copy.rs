@@ -36,6 +36,13 @@ pub fn snapshot_name(keyspace: KeyspaceId, source: ShardId, move_id: MoveId, cop
     format!("keyspace-{keyspace}-shard-{source}-move-{move_id}-copy-{copy}")
 }
 
+/// Reads back what [`snapshot_name`] made; nothing when it did not make it.
+pub fn move_and_copy(name: &str) -> Option<(MoveId, u32)> {
+    let (rest, copy) = name.strip_prefix("keyspace-")?.rsplit_once("-copy-")?;
+    let (_, move_id) = rest.rsplit_once("-move-")?;
+    Some((MoveId(move_id.parse().ok()?), copy.parse().ok()?))
+}
+
 impl Copier {
     /// Exports the selector at one moment X of the store, which the snapshot itself tells.
     ///
@@ -200,4 +207,17 @@ fn states_of(reader: &dyn Reader, selector: &Selector) -> Result<Vec<StateRegion
 
 fn unreadable(error: impl std::fmt::Display) -> PortError {
     PortError::broken(format!("the store holds what cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshots_name_tells_its_move_and_copy() {
+        let name = snapshot_name(KeyspaceId(7), ShardId(2), MoveId(31), 4);
+        assert_eq!(move_and_copy(&name), Some((MoveId(31), 4)));
+        assert_eq!(move_and_copy("keyspace-7-shard-2-move-31"), None);
+        assert_eq!(move_and_copy("of-somebody-else"), None);
+    }
 }

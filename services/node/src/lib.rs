@@ -9,17 +9,21 @@
 //! - [`reads`]: reads at their levels of freshness.
 //! - [`scan`]: the part of a scatter read that this shard owns.
 //! - [`copy`]: the long work beside the turns: export, ingest, wipe.
+//! - [`leftovers`]: snapshots that nobody needs, removed at the start.
 //! - [`citation`]: marks that cite what this replica has not folded.
+//! - [`rebuild`]: a store that is gone is made anew from the logs, where they hold everything that it held.
 //! - [`start`]: a replica that has just opened follows before it acts.
 //! - [`step`]: every side effect by name, so that a test can stop the process at each.
 
 mod citation;
 mod copy;
+mod leftovers;
 mod live;
 mod moves;
 mod node;
 mod proposals;
 mod reads;
+mod rebuild;
 mod replay;
 mod replica;
 mod scan;

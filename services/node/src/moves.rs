@@ -61,12 +61,19 @@ pub(crate) struct AfterWrite {
     left_over: Vec<(MoveId, ShardId, u32)>,
 }
 
-enum Work {
+pub(crate) enum Work {
     Export { copy: u32 },
     Count { copy: u32 },
     Ingest { name: String, selector: Arc<Selector> },
     Flush(ControlEvent),
     Wipe { selector: Arc<Selector>, source: ShardId, copy: u32 },
+}
+
+impl AfterWrite {
+    /// Starts work of a move.
+    pub fn start(&mut self, move_id: MoveId, work: Work) {
+        self.jobs.push((move_id, work));
+    }
 }
 
 /// A move as one of its replicas sees it.
@@ -81,7 +88,7 @@ struct Duty {
     selector: Arc<Selector>,
     snapshot: Option<rehome_control_core::SnapshotFacts>,
     attempt: Option<AttemptFacts>,
-    /// The fold has this replica's part of the phase already.
+    /// The fold has this replica's part of the phase already, or of the one before.
     told: bool,
 }
 
@@ -117,6 +124,7 @@ impl Replica {
                 (Phase::Copying, Side::Source) if duty.snapshot.is_none() => self.export_duty(duty, pending, after),
                 (Phase::Copying | Phase::CatchingUp, Side::Source) => self.count_duty(duty, pending, after),
                 (Phase::Copying, Side::Destination) => self.ingest_duty(duty, pending, after),
+                (Phase::CatchingUp, Side::Destination) => self.hold_copy_duty(duty, after),
                 (Phase::CuttingOver { .. }, side) => {
                     if side == Side::Source {
                         self.count_duty(duty, pending, after);
@@ -129,6 +137,7 @@ impl Replica {
                 _ => {}
             }
         }
+        self.drop_again(after, pending, now_ms);
         self.forget_what_ended(&duties, pending, after);
         let is_urgent = |duty: &Duty| {
             matches!(duty.phase, Phase::CatchingUp | Phase::CuttingOver { .. })
@@ -152,6 +161,7 @@ impl Replica {
             let side = if m.source == self.shard { Side::Source } else { Side::Destination };
             let attempt = m.attempts.last().and_then(|attempt| state.attempt(*attempt));
             let told = match &m.phase {
+                Phase::CatchingUp => m.ingested.contains(&self.config.node),
                 Phase::CuttingOver { attempt } => self.has_told_ready(*attempt, side),
                 Phase::Completing { .. } | Phase::Cancelling | Phase::Failing { .. } => {
                     !m.cleanup_awaited.contains(&self.config.node)
@@ -214,6 +224,7 @@ impl Replica {
                 self.running.insert(duty.id, running);
             }
             _ if self.core.outbound(duty.id).is_some_and(|known| known.copy == duty.copy && known.base.is_some()) => {}
+            _ if self.is_still_brought(duty.id, &duty.selector) => {}
             _ => {
                 self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
                 self.running.insert(duty.id, Running::Working);
@@ -298,11 +309,21 @@ impl Replica {
             // The copy was taken in before, by an earlier life, or in this one with a flush that failed.
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Flush(ingested)));
-        } else if self.core.all_closed(&duty.selector) {
+        } else if self.core.all_closed(&duty.selector) && !self.is_to_be_dropped_again(&duty.selector) {
             self.core.start_inbound(duty.id, duty.copy, duty.source, (*duty.selector).clone(), pending);
             let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy);
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Ingest { name, selector: Arc::clone(&duty.selector) }));
+        }
+    }
+
+    /// A replica that told of a copy, and does not have it any more, lost its store: another copy is taken.
+    fn hold_copy_duty(&self, duty: &Duty, after: &mut AfterWrite) {
+        let inbound = self.core.inbound(duty.id).filter(|inbound| inbound.copy == duty.copy);
+        if duty.told && inbound.is_none_or(|inbound| inbound.replay.is_none()) {
+            let reason = "the store that held the copy is gone".to_owned();
+            let event = ControlEvent::CopyFailed { move_id: duty.id, copy: duty.copy, node: self.config.node, reason };
+            after.proposals.push((Topic::CopyFailed(duty.id, duty.copy), Step::ProposeCopyFailed, event));
         }
     }
 
@@ -386,7 +407,9 @@ impl Replica {
         let known: Vec<MoveId> = {
             let state = self.follower.state();
             let outbound = self.core.outbounds().map(|outbound| outbound.move_id);
-            let ended_out = outbound.filter(|id| state.move_(*id).is_some() && !is_open(*id));
+            // What was completed is kept until it is dropped again, see `rebuild`.
+            let ended = |id| state.move_(id).is_some_and(|one| one.phase != Phase::Completed) && !is_open(id);
+            let ended_out = outbound.filter(|id| ended(*id));
             let inbound = self.core.inbounds().map(|inbound| inbound.move_id);
             let ended_in = inbound.filter(|id| match state.move_(*id).map(|m| (&m.phase, m.attempts.last())) {
                 Some((Phase::Cancelled | Phase::Failed { .. }, _)) => true,
@@ -404,7 +427,7 @@ impl Replica {
         }
         let done: Vec<MoveId> =
             self.running.iter().filter(|(_, r)| !matches!(r, Running::Working)).map(|(id, _)| *id).collect();
-        for id in done.into_iter().filter(|id| !is_open(*id)) {
+        for id in done.into_iter().filter(|id| !is_open(*id) && self.core.outbound(*id).is_none()).collect::<Vec<_>>() {
             if let Some(Running::Done(JobDone::Exported(Ok(exported)))) = self.running.remove(&id) {
                 after.left_over.push((id, self.shard, exported.manifest.copy));
             }

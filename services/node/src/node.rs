@@ -1,11 +1,13 @@
 //! Which replicas this process hosts, and how routers reach them.
 
+use crate::leftovers;
 use crate::proposals::{Proposals, Topic};
+use crate::rebuild::Rebuild;
 use crate::replica::{Message, Replica, ReplicaConfig};
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
 use rehome_control_log::{ControlFollower, Opening, append_control, control_partition};
-use rehome_keyspace::{Attempts, KeyspaceId, NodeId, Offset, ShardId, Side};
+use rehome_keyspace::{KeyspaceId, NodeId, Offset, ShardId};
 use rehome_ports::{
     Inbox, Log, PortError, ReadDone, ReadRefused, ReadRequest, Remedy, ReplicaProgress, Replicas, Role, SnapshotStore,
     Store, Turn, VerdictSink, Waker, around,
@@ -15,6 +17,9 @@ use rehome_records::{ControlEvent, ControlRecord, store_key};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Most messages in front of one replica when another read comes. Reason: a replica that stands still must not gather
+/// reads without end; each takes a few keys.
+const READS_QUEUED_MAX: usize = 4_096;
 /// Pause before a replica that could not be opened is tried again, in milliseconds.
 const AGAIN_AFTER_MS: u64 = 100;
 
@@ -52,6 +57,8 @@ type Hosted = Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), Inbox<Message>>>>;
 #[derive(Clone, Default)]
 pub struct NodeReads {
     hosted: Hosted,
+    /// Why a replica could not be opened, for those who want to read there.
+    refused: Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), String>>>,
 }
 
 impl NodeReads {
@@ -74,10 +81,19 @@ impl Replicas for NodeReads {
     fn read(&self, keyspace: KeyspaceId, shard: ShardId, request: ReadRequest, done: ReadDone) {
         let hosted = self.hosted.lock().unwrap_or_else(PoisonError::into_inner);
         match hosted.get(&(keyspace, shard)) {
-            Some(inbox) => inbox.push(Message::Read(request, done)),
+            Some(inbox) => {
+                let refused = inbox.push_below(READS_QUEUED_MAX, Message::Read(request, done));
+                drop(hosted);
+                if let Err(Message::Read(_, done)) = refused {
+                    done(Err(ReadRefused::Overloaded));
+                }
+            }
             None => {
                 drop(hosted);
-                done(Err(ReadRefused::Unavailable { reason: format!("shard {shard} has no replica here yet") }));
+                let refused =
+                    self.refused.lock().unwrap_or_else(PoisonError::into_inner).get(&(keyspace, shard)).cloned();
+                let reason = refused.unwrap_or_else(|| format!("shard {shard} has no replica here yet"));
+                done(Err(ReadRefused::Unavailable { reason }));
             }
         }
     }
@@ -95,6 +111,8 @@ pub struct Node {
     retry_at_ms: Option<u64>,
     /// What could not be opened for good, so that it is said once.
     broken: BTreeMap<(KeyspaceId, ShardId), String>,
+    /// Snapshots that an earlier life left are looked for once.
+    swept: bool,
 }
 
 impl Node {
@@ -113,6 +131,7 @@ impl Node {
             ends,
             retry_at_ms: None,
             broken: BTreeMap::new(),
+            swept: false,
         })
     }
 
@@ -157,6 +176,9 @@ impl Node {
                 Err(error) if error.remedy == Remedy::Broken => {
                     tracing::error!(keyspace = %keyspace.name, %shard, %error, "replica cannot be opened");
                     (self.config.progress)(self.broken_progress(keyspace.id, shard, &error));
+                    let mut refused = self.reads.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                    refused.insert((keyspace.id, shard), error.message.clone());
+                    drop(refused);
                     self.broken.insert((keyspace.id, shard), error.message);
                 }
                 Err(error) => {
@@ -168,27 +190,18 @@ impl Node {
         opened
     }
 
-    /// A shard's own partition never held the rows that moved in. So a store that is gone is not started anew, once rows
-    /// have moved in: it would wait for ever for a copy that nobody sends, or answer without them.
-    fn refuse_lost_store(&self, store: &dyn Store, keyspace: &Keyspace, shard: ShardId) -> Result<(), PortError> {
+    /// Plans what a store takes that has nothing; nothing for one that goes on.
+    fn plan_rebuild(&self, store: &dyn Store, keyspace: &Keyspace, shard: ShardId) -> Result<Rebuild, PortError> {
         if store.get(&store_key::identity())?.is_some() {
-            return Ok(());
+            return Ok(Rebuild::default());
         }
-        let state = self.follower.state();
-        let moved_in = state.moves().filter(|one| one.keyspace == keyspace.id && one.destination == shard);
-        let switched = moved_in.filter_map(|one| Some((one, state.attempt(*one.attempts.last()?)?.outcome?)));
-        let mut lacking = switched.filter(|(_, outcome)| outcome.winner() == Side::Destination);
-        match lacking.next() {
-            None => Ok(()),
-            Some((one, outcome)) => Err(PortError::broken(format!(
-                "the store of shard {shard} of keyspace {} is empty, and rows had moved into it: move {} brought what shard {} \
-                 held up to offset {}, which this shard's log does not hold; bring the store's folder back, then `rehome up`",
-                keyspace.name,
-                one.id,
-                one.source,
-                outcome.fence()
-            ))),
+        let rebuild = Rebuild::plan(self.follower.state(), keyspace, shard)?;
+        let (moved_in, moved_out) = rebuild.counts();
+        if moved_in + moved_out > 0 {
+            let keyspace = &keyspace.name;
+            tracing::warn!(%keyspace, %shard, moved_in, moved_out, "the store is gone and is made anew from the logs");
         }
+        Ok(rebuild)
     }
 
     fn broken_progress(&self, keyspace: KeyspaceId, shard: ShardId, error: &PortError) -> ReplicaProgress {
@@ -210,7 +223,7 @@ impl Node {
             return Err(PortError::not_applied(format!("partition {shard} of {topic} does not exist yet")));
         }
         let store = (self.config.open_store)(keyspace.id, shard)?;
-        self.refuse_lost_store(&*store, keyspace, shard)?;
+        let rebuild = self.plan_rebuild(&*store, keyspace, shard)?;
         let config = ReplicaConfig {
             node: self.config.node,
             log: Arc::clone(&self.config.log),
@@ -224,7 +237,7 @@ impl Node {
         };
         let (keyspace, hosted) = (keyspace.clone(), Arc::clone(&self.reads.hosted));
         let make: MakeRole = Box::new(move |wake| {
-            let replica = Replica::open(config, &keyspace, shard, wake)?;
+            let replica = Replica::open(config, &keyspace, shard, &rebuild, wake)?;
             let mut hosted = hosted.lock().unwrap_or_else(PoisonError::into_inner);
             hosted.insert((keyspace.id, shard), replica.inbox());
             Ok(Box::new(replica) as Box<dyn Role + Send>)
@@ -255,6 +268,9 @@ impl Role for Node {
         }
         let registered = self.register(now_ms);
         let over = self.opening.is_over(self.follower.state().folded_next());
+        if over && !std::mem::replace(&mut self.swept, over) {
+            leftovers::remove(&self.config, self.follower.state());
+        }
         let opened = over && self.open_assigned(now_ms);
         let wakes = [self.proposals.wake_at_ms(now_ms), self.opening.wake_at_ms(), self.retry_at_ms];
         Turn { progressed: folded || registered || opened, wake_at_ms: wakes.into_iter().flatten().min() }

@@ -58,7 +58,7 @@ enum Judged {
 impl Reads {
     pub fn push(&mut self, request: ReadRequest, done: ReadDone, now_ms: u64) {
         if self.waiting.len() >= WAITING_MAX {
-            done(Err(ReadRefused::Unavailable { reason: format!("{WAITING_MAX} reads wait already") }));
+            done(Err(ReadRefused::Overloaded));
             return;
         }
         let need = match request.level {

@@ -9,6 +9,9 @@ use rehome_shard_core::{Ground, Pending, Stop, WaitFor};
 use std::collections::VecDeque;
 
 const POLL: ReadLimits = ReadLimits { records_max: 2_000, bytes_max: 4 << 20 };
+/// Bytes of changes of one turn, over the live tail and all replays, passed by at most one record. Reason: they are one
+/// batch, held in memory several times until it is written.
+const TURN_BYTES_MAX: usize = 8 << 20;
 /// Records replayed in a turn while the live tail has work. Reason: replay yields to the live tail, but never stands still.
 const RECORDS_BESIDE_LIVE: usize = 500;
 
@@ -70,7 +73,7 @@ impl Replica {
         for (move_id, replay) in &mut self.replays {
             replay.fill()?;
             let mut done = 0;
-            while done < budget {
+            while done < budget && pending.bytes() < TURN_BYTES_MAX {
                 let Some(logged) = replay.queue.front() else { break };
                 let view = StoreView(&*self.config.store);
                 let mut ground = Ground { view: &view, attempts: self.follower.state(), pending };

@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::moves::{AfterWrite, Running};
 use crate::proposals::{Proposals, Topic};
 use crate::reads::Reads;
+use crate::rebuild::Rebuild;
 use crate::replay::Replay;
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
@@ -100,14 +101,21 @@ impl Replica {
     /// Opens the replica, from its own files if it has any, else as the keyspace's creation left the shard.
     ///
     /// Errors: `Broken` when the store is another's, or cannot be read.
-    pub fn open(config: ReplicaConfig, keyspace: &Keyspace, shard: ShardId, wake: Waker) -> Result<Replica, PortError> {
+    /// `rebuild` says what a store takes that is made anew.
+    pub(crate) fn open(
+        config: ReplicaConfig,
+        keyspace: &Keyspace,
+        shard: ShardId,
+        rebuild: &Rebuild,
+        wake: Waker,
+    ) -> Result<Replica, PortError> {
         let identity = StoredIdentity { keyspace: keyspace.id, shard };
         let view = StoreView(&*config.store);
         let core = match ShardCore::recover(identity, keyspace.placement, keyspace.request_retention_ms, &view)
             .map_err(stopped)?
         {
             Some(core) => core,
-            None => create(&*config.store, identity, keyspace)?,
+            None => create(&*config.store, identity, keyspace, rebuild)?,
         };
         let topic = data_topic(&keyspace.name, keyspace.id);
         let partition = TopicPartition::new(topic.clone(), shard.0);
@@ -374,11 +382,17 @@ impl Role for Replica {
     }
 }
 
-fn create(store: &dyn Store, identity: StoredIdentity, keyspace: &Keyspace) -> Result<ShardCore, PortError> {
+fn create(
+    store: &dyn Store,
+    identity: StoredIdentity,
+    keyspace: &Keyspace,
+    rebuild: &Rebuild,
+) -> Result<ShardCore, PortError> {
     let mut pending = Pending::new();
     let granted = keyspace.granted(identity.shard);
     let retention_ms = keyspace.request_retention_ms;
     let mut core = ShardCore::create(identity, keyspace.placement, retention_ms, &granted, &mut pending);
+    rebuild.begin(&mut core, &mut pending);
     core.seal(&mut pending);
     let changes = pending.into_changes().filter_map(|(key, value)| value.map(|value| Change::Put { key, value }));
     store.write(changes.collect())?;

@@ -9,7 +9,7 @@ use rehome_records::store_value::StoredRow;
 use std::ops::ControlFlow;
 
 /// Most bytes of rows in one answer. Reason: an answer is held in memory whole.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Most entries that one answer looks at, tombstones included. Reason: a replica reads between two turns of its live tail.
 const ANSWER_ENTRIES_MAX: usize = 20_000;

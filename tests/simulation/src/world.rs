@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rehome_keyspace::NodeId;
 use rehome_memory::{Broker, Delivery, Fate, Faults, What};
+use rehome_ports::SnapshotStore;
 use rehome_records::control::CONTROL_TOPIC;
 use std::fmt;
 
@@ -289,7 +290,7 @@ impl World {
             self.processes[index].frozen_until_ms = Some(self.now_ms + self.rng.random_range(1..3_000));
         }
         if self.fault(self.options.damage_per_10k) {
-            let names = self.site.snapshots.names();
+            let names = self.site.snapshots.names().unwrap_or_default();
             if !names.is_empty() && self.site.snapshots.damage(&names[self.rng.random_range(0..names.len())]) {
                 self.counts.damaged += 1;
             }

@@ -161,6 +161,19 @@ pub fn creating_again_throws_away_what_was_there(bed: &mut dyn SnapshotBed) {
     assert_remedy(store.run("s", &old.runs[1]), Remedy::Broken);
 }
 
+pub fn names_tell_every_snapshot_whole_or_not(bed: &mut dyn SnapshotBed) {
+    let store = bed.open();
+    assert_eq!(store.names(), Ok(Vec::new()));
+    take(&*store, "whole", &entries(0..10, "v"));
+    let mut unfinished = store.create("begun").expect("a snapshot can be started");
+    unfinished.add(b"k", b"v").expect("a key is taken");
+    drop((unfinished, store));
+    let store = bed.open();
+    assert_eq!(store.names(), Ok(vec!["begun".to_owned(), "whole".to_owned()]));
+    store.remove("begun").expect("a snapshot can be removed");
+    assert_eq!(store.names(), Ok(vec!["whole".to_owned()]));
+}
+
 pub fn snapshots_of_different_names_do_not_mix(bed: &mut dyn SnapshotBed) {
     let store = bed.open();
     let a = take(&*store, "m1-c1", &entries(0..10, "a"));
