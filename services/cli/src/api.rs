@@ -13,6 +13,7 @@
 //! GET    /v1/moves/{move}/explain
 //! ```
 
+mod admission;
 mod errors;
 mod explain;
 mod import;
@@ -26,6 +27,7 @@ mod shapes;
 use crate::cluster::Cluster;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware;
 use axum::routing::{get, post};
 use errors::Refusal;
 use rehome_control_core::{Decision, Keyspace};
@@ -53,6 +55,7 @@ type Shared = axum::extract::State<Arc<Api>>;
 pub fn routes(cluster: Arc<Cluster>, data: String) -> Router {
     let (changed, folded) = watch::channel(());
     cluster.desk().watch(Arc::new(move || changed.send_replace(())));
+    let admission = admission::Admission::default();
     let api = Arc::new(Api { cluster, data, folded });
     Router::new()
         .route("/v1/status", get(keyspaces::status))
@@ -72,6 +75,7 @@ pub fn routes(cluster: Arc<Cluster>, data: String) -> Router {
         .route("/v1/moves/{move}/explain", get(explain::one_move))
         .fallback(errors::no_such_route)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(move |request, next| admission.clone().admit(request, next)))
         .with_state(api)
 }
 

@@ -41,6 +41,9 @@ pub const REQUEST_RETENTION_MS: u64 = 24 * 3_600_000;
 /// Longest time to fold the control log at a start. Reason: millions of records; whoever needs longer should look.
 const FOLD_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// Most messages in front of the controller when another report comes.
+const REPORTS_QUEUED_MAX: usize = 4_096;
+
 /// Why a cluster does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -113,7 +116,8 @@ impl Cluster {
             progress: Arc::new(move |report: ReplicaProgress| {
                 let key = (report.keyspace, report.shard);
                 noted.lock().unwrap_or_else(PoisonError::into_inner).insert(key, report.clone());
-                controls.push(ControllerMessage::Progress(report));
+                // Advice: the next report tells more.
+                let _ = controls.push_below(REPORTS_QUEUED_MAX, ControllerMessage::Progress(report));
             }),
             hook: hooks.node,
             commands: Arc::new(rand::random),

@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Pause before the control log is read again after an error, in milliseconds.
 const AGAIN_AFTER_MS: u64 = 50;
 
+/// Requests that wait for the log or the fold at once. Reason: people ask; more than this is a log that stands still.
+const PROPOSALS_MAX: usize = 1_024;
+
 /// Told what the fold decided, or what is known of a failed append.
 pub type Proposed = Box<dyn FnOnce(Result<Decision, PortError>) + Send>;
 
@@ -76,6 +79,11 @@ impl ControlDesk {
 
     fn take(&mut self, message: Message) {
         match message {
+            Message::Propose(_, done) if self.appending.len() + self.folding.len() >= PROPOSALS_MAX => {
+                let message =
+                    format!("{PROPOSALS_MAX} requests wait for the control log already; ask again in a second");
+                done(Err(PortError::not_applied(message)));
+            }
             Message::Propose(record, done) => {
                 let ticket = self.next_ticket;
                 self.next_ticket += 1;

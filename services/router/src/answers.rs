@@ -125,6 +125,13 @@ impl Writes {
         let keyspace = waiting.write.keyspace;
         self.deadlines.remove(&(waiting.write.deadline_ms, ask));
         self.bytes -= waiting.bytes;
+        if let Some(held) = self.held.get_mut(&keyspace) {
+            held.writes -= 1;
+            held.bytes -= waiting.bytes;
+            if held.writes == 0 {
+                self.held.remove(&keyspace);
+            }
+        }
         self.count_waiting(turn);
         for copy in &waiting.copies {
             if let (Place::Landed(offset), Some(partition)) =

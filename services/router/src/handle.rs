@@ -4,6 +4,7 @@ use crate::ask::{ReadAsk, ReadAskDone, Refused, ScanAsk, ScanDone, WriteAsk, Wri
 use crate::core::{AppendId, ReadTry, overloaded};
 use crate::counters::Counters;
 use crate::limits::RouterLimits;
+use crate::writes::bytes_of;
 use rehome_keyspace::Offset;
 use rehome_ports::{Inbox, PortError, ReadAnswer, ReadRefused, VerdictBatch, VerdictSink, Waker};
 use std::collections::VecDeque;
@@ -27,6 +28,17 @@ impl RouterMessage {
         match self {
             RouterMessage::Write(..) | RouterMessage::Read(..) | RouterMessage::Scan(..) => 1,
             RouterMessage::WriteMany(writes) => writes.len(),
+            RouterMessage::Appended(..) | RouterMessage::Verdicts(_) | RouterMessage::ReadEnded(..) => 0,
+        }
+    }
+
+    /// Returns the bytes of the writes that it brings.
+    fn bytes(&self) -> usize {
+        match self {
+            RouterMessage::Write(write, _) => bytes_of(write),
+            RouterMessage::WriteMany(writes) => writes.iter().map(|(write, _)| bytes_of(write)).sum(),
+            // Keys and limits; their number is bounded.
+            RouterMessage::Read(..) | RouterMessage::Scan(..) => 0,
             RouterMessage::Appended(..) | RouterMessage::Verdicts(_) | RouterMessage::ReadEnded(..) => 0,
         }
     }
@@ -56,6 +68,10 @@ struct Shared {
     limits: RouterLimits,
     /// Asks that wait in the inbox.
     queued: AtomicUsize,
+    /// Bytes of the writes among them.
+    queued_bytes: AtomicUsize,
+    /// Verdicts that wait in the inbox.
+    queued_verdicts: AtomicUsize,
     stopped: AtomicBool,
     counters: Mutex<Counters>,
 }
@@ -66,6 +82,8 @@ impl RouterHandle {
         let shared = Shared {
             limits,
             queued: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
+            queued_verdicts: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
             counters: Mutex::new(Counters::default()),
         };
@@ -74,7 +92,8 @@ impl RouterHandle {
 
     /// Writes, and tells what became of it.
     pub fn write(&self, ask: WriteAsk, done: WriteDone) {
-        // A source's writes are never turned away here: the router keeps them in order when it refuses one.
+        // A source's writes are never turned away here: the router keeps them in order when it refuses one. Whoever
+        // sends them bounds them.
         let sheds = ask.source.is_none();
         self.send(RouterMessage::Write(Box::new(ask), done), sheds);
     }
@@ -100,8 +119,15 @@ impl RouterHandle {
     /// Requires: in offset order; and one batch, empty if need be, when a replica starts, so that the router learns
     /// which verdicts it will not hear again.
     pub fn verdict_sink(&self) -> VerdictSink {
-        let inbox = self.inbox.clone();
-        Arc::new(move |batch| inbox.push(RouterMessage::Verdicts(batch)))
+        let handle = self.clone();
+        Arc::new(move |mut batch| {
+            let (queued, count) = (&handle.shared.queued_verdicts, batch.verdicts.len());
+            if queued.fetch_add(count, Ordering::Relaxed) + count > handle.shared.limits.queued_verdicts_max {
+                queued.fetch_sub(count, Ordering::Relaxed);
+                batch.verdicts = Vec::new();
+            }
+            handle.inbox.push(RouterMessage::Verdicts(batch));
+        })
     }
 
     /// Returns what the router had done by the end of its last turn.
@@ -110,9 +136,12 @@ impl RouterHandle {
     }
 
     fn send(&self, message: RouterMessage, sheds: bool) {
-        let asks = message.asks();
-        if self.shared.queued.fetch_add(asks, Ordering::Relaxed) + asks > self.shared.limits.queue_max && sheds {
+        let (asks, bytes, limits) = (message.asks(), message.bytes(), &self.shared.limits);
+        let queued = self.shared.queued.fetch_add(asks, Ordering::Relaxed) + asks;
+        let queued_bytes = self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if sheds && (queued > limits.queue_max || queued_bytes > limits.queue_bytes_max) {
             self.shared.queued.fetch_sub(asks, Ordering::Relaxed);
+            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return message.refuse(&overloaded("asks in its queue"));
         }
         self.inbox.push(message);
@@ -133,7 +162,17 @@ impl RouterHandle {
     /// Takes everything out of the inbox.
     pub(crate) fn drain(&self) -> VecDeque<RouterMessage> {
         let messages = self.inbox.drain();
-        self.shared.queued.fetch_sub(messages.iter().map(RouterMessage::asks).sum(), Ordering::Relaxed);
+        let (mut asks, mut bytes, mut verdicts) = (0, 0, 0);
+        for message in &messages {
+            asks += message.asks();
+            bytes += message.bytes();
+            if let RouterMessage::Verdicts(batch) = message {
+                verdicts += batch.verdicts.len();
+            }
+        }
+        self.shared.queued.fetch_sub(asks, Ordering::Relaxed);
+        self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.shared.queued_verdicts.fetch_sub(verdicts, Ordering::Relaxed);
         messages
     }
 

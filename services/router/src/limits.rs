@@ -7,8 +7,13 @@ pub struct RouterLimits {
     pub writes_max: usize,
     /// Bytes of keys and values of those writes.
     pub write_bytes_max: usize,
-    /// Reads and scans that are not answered yet, each.
+    /// The same of one keyspace, so that one whose shards stand still leaves room for the others.
+    pub keyspace_writes_max: usize,
+    pub keyspace_write_bytes_max: usize,
+    /// Reads that are not answered yet.
     pub reads_max: usize,
+    /// Scans that are not answered yet. Each gathers a page.
+    pub scans_max: usize,
     /// Appends to one shard that are not acknowledged yet; what comes meanwhile is gathered into the next one.
     pub appends_per_shard_max: usize,
     /// Records of one append.
@@ -17,18 +22,28 @@ pub struct RouterLimits {
     pub append_bytes_max: usize,
     /// Asks in the queue in front of the router; a router that stands still lets no more in.
     pub queue_max: usize,
+    /// Bytes of keys and values of writes in that queue.
+    pub queue_bytes_max: usize,
+    /// Verdicts in front of a router that stands still. What comes above counts as missed: its write goes out again
+    /// under the same request id.
+    pub queued_verdicts_max: usize,
 }
 
 impl RouterLimits {
     /// Import at 100,000 writes/s with 50 ms of latency needs 5,000 writes in flight; ten times that is room enough.
     pub const STANDARD: RouterLimits = RouterLimits {
         writes_max: 50_000,
-        write_bytes_max: 128 << 20,
+        write_bytes_max: 64 << 20,
+        keyspace_writes_max: 40_000,
+        keyspace_write_bytes_max: 48 << 20,
         reads_max: 20_000,
+        scans_max: 64,
         appends_per_shard_max: 32,
         append_records_max: 8_192,
         append_bytes_max: 4 << 20,
         queue_max: 100_000,
+        queue_bytes_max: 32 << 20,
+        queued_verdicts_max: 200_000,
     };
 }
 
@@ -48,5 +63,7 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 pub const SOURCE_BYTES_MAX: usize = 255;
 /// Rows that one scan returns at most.
 pub const SCAN_ROWS_MAX: usize = 10_000;
+/// Bytes of rows of one page of a scan, passed by at most one answer of a replica: it is gathered in memory.
+pub const SCAN_BYTES_MAX: usize = 4 << 20;
 
 const _: () = assert!(BATCH_BYTES_MAX <= VALUE_BYTES_MAX, "a batch is written as the value of one record");

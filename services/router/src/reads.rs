@@ -92,6 +92,7 @@ impl Reads {
         }
         match result {
             Ok(answer) => self.answer(turn, read.ask, Ok(answer)),
+            Err(ReadRefused::Overloaded) => self.answer(turn, read.ask, Err(overloaded("reads of that shard"))),
             Err(refused) => {
                 // The routes may have changed while the try was under way.
                 let moved = turn.table.get(waiting.read.keyspace).is_some_and(|routes| is_newer(routes, waiting));

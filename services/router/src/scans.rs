@@ -11,7 +11,7 @@
 
 use crate::ask::{Refused, ScanAnswer, ScanAsk, check_scan};
 use crate::core::{AskId, Effect, ReadTry, Turn, overloaded, unknown_keyspace};
-use crate::limits::RouterLimits;
+use crate::limits::{RouterLimits, SCAN_BYTES_MAX};
 use crate::routes::Routes;
 use crate::scan_position::{Part, Position};
 use crate::timers::{Retry, Timers};
@@ -44,7 +44,7 @@ pub(crate) struct Scans {
 
 impl Scans {
     pub(crate) fn new(limits: RouterLimits) -> Scans {
-        Scans { scans_max: limits.reads_max, waiting: BTreeMap::new(), timers: Timers::default() }
+        Scans { scans_max: limits.scans_max, waiting: BTreeMap::new(), timers: Timers::default() }
     }
 
     pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, ask: AskId, scan: ScanAsk) {
@@ -86,7 +86,7 @@ impl Scans {
             return self.answer(turn, ask, false);
         }
         waiting.start_slot_again_if_moved(routes);
-        if waiting.rows.len() >= waiting.scan.limit {
+        if waiting.rows.len() >= waiting.scan.limit || waiting.bytes() >= SCAN_BYTES_MAX {
             return self.answer(turn, ask, false);
         }
         waiting.tries += 1;
@@ -162,6 +162,10 @@ impl Scans {
 }
 
 impl Waiting {
+    fn bytes(&self) -> usize {
+        self.rows.iter().map(|row| row.partition_key.len() + row.sort_key.len() + row.value.len()).sum()
+    }
+
     /// Takes the rows of a part, as far as its shard owned what it read; tells whether that was everything.
     fn take(&mut self, routes: &Routes, answer: ReadAnswer) -> bool {
         let Some(part) = &self.part else { return false };

@@ -59,11 +59,20 @@ pub(crate) struct InFlight {
     pub(crate) copies: Vec<(SlotId, LandedCopy)>,
 }
 
+/// Writes without an answer of one keyspace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) writes: usize,
+    pub(crate) bytes: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct Writes {
     pub(crate) limits: RouterLimits,
     pub(crate) waiting: BTreeMap<AskId, Waiting>,
     pub(crate) bytes: usize,
+    /// The same by keyspace; without those that have none.
+    pub(crate) held: BTreeMap<KeyspaceId, Held>,
     pub(crate) deadlines: BTreeSet<(u64, AskId)>,
     pub(crate) lanes: BTreeMap<LaneKey, Lane>,
     pub(crate) partitions: BTreeMap<PartitionKey, Partition>,
@@ -78,6 +87,7 @@ impl Writes {
             limits,
             waiting: BTreeMap::new(),
             bytes: 0,
+            held: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             lanes: BTreeMap::new(),
             partitions: BTreeMap::new(),
@@ -111,7 +121,7 @@ impl Writes {
         let bytes = bytes_of(write);
         let refused = if turn.table.get(write.keyspace).is_none() {
             unknown_keyspace(write.keyspace)
-        } else if self.waiting.len() >= self.limits.writes_max || self.bytes + bytes > self.limits.write_bytes_max {
+        } else if self.is_full(write.keyspace, bytes) {
             overloaded("writes")
         } else {
             return Ok(bytes);
@@ -120,6 +130,15 @@ impl Writes {
             self.order.refuse(turn.now_ms, key, position);
         }
         Err(refused)
+    }
+
+    fn is_full(&self, keyspace: KeyspaceId, bytes: usize) -> bool {
+        let limits = &self.limits;
+        let of_keyspace = self.held.get(&keyspace).copied().unwrap_or_default();
+        self.waiting.len() >= limits.writes_max
+            || self.bytes + bytes > limits.write_bytes_max
+            || of_keyspace.writes >= limits.keyspace_writes_max
+            || of_keyspace.bytes + bytes > limits.keyspace_write_bytes_max
     }
 
     fn enter(&mut self, turn: &mut Turn<'_>, ask: AskId, write: WriteAsk, bytes: usize) {
@@ -133,6 +152,9 @@ impl Writes {
         }
         self.deadlines.insert((write.deadline_ms, ask));
         self.bytes += bytes;
+        let held = self.held.entry(write.keyspace).or_default();
+        held.writes += 1;
+        held.bytes += bytes;
         self.waiting
             .insert(ask, Waiting { write, slot, bytes, copies: Vec::with_capacity(1), lost_sight: false, sendings: 0 });
         self.count_waiting(turn);
@@ -274,7 +296,8 @@ pub(crate) fn source_key(write: &WriteAsk) -> Option<(SourceKey, u64)> {
     Some(((write.keyspace, write.partition_key.clone(), source.source.clone()), source.position))
 }
 
-fn bytes_of(write: &WriteAsk) -> usize {
+/// Returns the bytes that the write takes in memory, roughly.
+pub(crate) fn bytes_of(write: &WriteAsk) -> usize {
     let changes = match &write.operation {
         Operation::Change(change) | Operation::ChangeIf { change, .. } => std::slice::from_ref(change),
         Operation::Batch(changes) => changes,

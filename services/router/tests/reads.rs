@@ -169,13 +169,43 @@ fn a_late_answer_of_an_earlier_try_is_ignored() {
 
 #[test]
 fn reads_and_scans_are_bounded() {
-    let mut story = Story::with(RouterLimits { reads_max: 1, ..RouterLimits::STANDARD });
+    let mut story = Story::with(RouterLimits { reads_max: 1, scans_max: 1, ..RouterLimits::STANDARD });
     story.get(1, LATE_MS);
     story.get(2, LATE_MS);
     assert_eq!(story.reads[0].clone().unwrap_err().code, "overloaded");
     story.scan(3, 1, None, LATE_MS);
     story.scan(4, 1, None, LATE_MS);
     assert_eq!(story.scans[0].clone().unwrap_err().code, "overloaded");
+}
+
+#[test]
+fn a_read_that_its_replica_has_no_room_for_is_told_when_to_come_back() {
+    let mut story = Story::new();
+    story.get(1, LATE_MS);
+    let (read, ..) = story.asked();
+    story.end(read, Err(ReadRefused::Overloaded));
+    let refused = story.reads[0].clone().unwrap_err();
+    assert_eq!((refused.code, refused.retry_after_ms.is_some()), ("overloaded", true));
+}
+
+#[test]
+fn a_page_of_large_rows_ends_by_its_bytes() {
+    let mut story = Story::new();
+    story.scan(1, 10_000, None, LATE_MS);
+    let mut rows = 0;
+    while story.scans.is_empty() {
+        let (read, _, request) = story.asked();
+        let ReadKind::Scan { range, .. } = request.kind else { panic!("a part of a scan") };
+        let large = |number| Row { value: vec![7; 1 << 20], ..row(&key_in(SlotId(rows), number), b"s") };
+        let answer = ReadAnswer {
+            covered: vec![(range, Epoch(u64::from(rows % SHARDS) + 1))],
+            ..answer((0..3).map(large).collect())
+        };
+        story.end(read, Ok(answer));
+        rows += 1;
+    }
+    let page = story.scans[0].clone().unwrap();
+    assert_eq!((page.rows.len(), page.next.is_some(), page.missing.len()), (6, true, 0));
 }
 
 #[test]

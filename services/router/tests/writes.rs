@@ -465,6 +465,26 @@ fn too_many_writes_or_bytes_are_refused_at_once() {
 }
 
 #[test]
+fn one_keyspace_does_not_take_all_the_room() {
+    let of_keyspace = [
+        RouterLimits { keyspace_writes_max: 2, ..RouterLimits::STANDARD },
+        RouterLimits { keyspace_write_bytes_max: 600, ..RouterLimits::STANDARD },
+    ];
+    for limits in of_keyspace {
+        let mut story = Story::with(limits);
+        for number in 1..=3 {
+            story.put(number);
+        }
+        assert_eq!(story.refusal(3), (Remedy::NotApplied, "overloaded"));
+        let sent = story.turn_with_one();
+        story.ack(sent.append, &[1, 2]);
+        story.batch(0, &[(1, accepted(1, 1)), (2, accepted(1, 2))], 2);
+        story.put(4);
+        assert_eq!(story.turn_with_one().writes, [(1, 4)], "answered writes make room");
+    }
+}
+
+#[test]
 fn appends_to_a_shard_that_does_not_answer_are_bounded() {
     let mut story = Story::with(RouterLimits { appends_per_shard_max: 1, ..RouterLimits::STANDARD });
     story.put(1);

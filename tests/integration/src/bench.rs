@@ -208,6 +208,17 @@ impl Bench {
         all
     }
 
+    /// Takes in what clients of the test itself were answered.
+    pub fn remember(&mut self, memory: Memory) -> anyhow::Result<()> {
+        self.clients.first_mut().context("no clients, or they work")?.memory.extend(memory);
+        Ok(())
+    }
+
+    /// Returns where clients of the test itself find the process.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint.clone()
+    }
+
     /// Scans all rows at the linearizable level, and holds them against what was acknowledged.
     pub fn check_scan(&self) -> anyhow::Result<()> {
         let server = self.server()?;

@@ -92,6 +92,14 @@ impl Refusal {
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
+    /// There is no room for the request now.
+    pub fn overloaded(retry_after_ms: u64) -> Refusal {
+        let message = "the server works on as many requests as it has room for; ask again a little later";
+        let mut refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).next("rehome status");
+        refusal.error.retry_after_ms = Some(retry_after_ms);
+        refusal
+    }
+
     pub fn stopped() -> Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping").next("rehome up")
     }
