@@ -62,7 +62,7 @@ fn through_a_reshard() -> anyhow::Result<()> {
     bench.check_scan()?;
     let resident = resident_mib_max(&bench)?;
     let remark = bench.conclude()?;
-    eprintln!("{remark}, {overloaded:?} turned away, {resident} MiB resident at most");
+    println!("{remark}, {overloaded:?} turned away, {resident} MiB resident at most");
     ensure!(resident <= RESIDENT_MIB_MAX, "{resident} MiB were resident");
     Ok(())
 }
@@ -101,7 +101,7 @@ fn standing_still() -> anyhow::Result<()> {
     ensure!(memory.counts.puts == CLIENTS, "{:?}", memory.counts);
     bench.remember(memory)?;
     let remark = bench.conclude()?;
-    eprintln!("{remark}, {overloaded:?} turned away, {resident} MiB resident at most");
+    println!("{remark}, {overloaded:?} turned away, {resident} MiB resident at most");
     ensure!(resident <= RESIDENT_MIB_MAX, "{resident} MiB were resident while the replica stood still");
     Ok(())
 }
