@@ -88,6 +88,11 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn estimate_entries(&self, ranges: &[KeyRange]) -> Result<u64, PortError> {
+        let seen = self.look().0;
+        Ok(ranges.iter().map(|range| entries_in(&seen, range).count() as u64).sum())
+    }
+
     fn flush(&self) -> Result<(), PortError> {
         self.lock().flush();
         Ok(())

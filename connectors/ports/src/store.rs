@@ -38,6 +38,10 @@ pub trait Store: Reader + Send + Sync {
     /// Applies the changes together. Not durable before the next flush.
     fn write(&self, batch: WriteBatch) -> Result<(), PortError>;
 
+    /// Estimates how many entries the ranges hold, without reading them. What is not in tables yet may count for any
+    /// range; advice for planning only.
+    fn estimate_entries(&self, ranges: &[KeyRange]) -> Result<u64, PortError>;
+
     /// Makes everything written so far durable.
     fn flush(&self) -> Result<(), PortError>;
 

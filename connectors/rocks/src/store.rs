@@ -7,7 +7,7 @@ use crate::run_writer::write_run;
 use rehome_keyspace::KeyRange;
 use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
 use rehome_records::Manifest;
-use rocksdb::{DB, IngestExternalFileOptions, Options, WaitForCompactOptions};
+use rocksdb::{DB, IngestExternalFileOptions, Options, Range, WaitForCompactOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 const ARRIVING: &str = "arriving";
 /// Removals that are not in tables yet, of the two kinds of write buffers.
 const UNFLUSHED_REMOVALS: [&str; 2] = ["rocksdb.num-deletes-active-mem-table", "rocksdb.num-deletes-imm-mem-tables"];
+
+/// Entries of the whole store, as far as RocksDB can tell without reading them.
+const ENTRIES: &str = "rocksdb.estimate-num-keys";
 
 /// One replica's sorted entries.
 pub struct RocksStore {
@@ -86,6 +89,21 @@ impl Store for RocksStore {
             }
         }
         self.db.write_opt(changes, &unlogged()).map_err(|error| rocks("writing", &error))
+    }
+
+    fn estimate_entries(&self, ranges: &[KeyRange]) -> Result<u64, PortError> {
+        let known = self.db.property_int_value(ENTRIES).map_err(|error| rocks("reading a property", &error))?;
+        let mut ends = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            ends.push(self.end_of(range)?);
+        }
+        let of_tables = |ranges: &[Range<'_>]| self.db.get_approximate_sizes(ranges).iter().sum::<u64>();
+        let asked: Vec<_> = ranges.iter().zip(&ends).map(|(range, end)| Range::new(&range.start, end)).collect();
+        // No store key starts with this byte.
+        let all = of_tables(&[Range::new(&[], &[0xFF])]);
+        // Without tables nothing tells where the entries lie: they count as if all were asked for.
+        let share = if all == 0 { 1.0 } else { of_tables(&asked) as f64 / all as f64 };
+        Ok((known.unwrap_or(0) as f64 * share.min(1.0)).round() as u64)
     }
 
     fn flush(&self) -> Result<(), PortError> {

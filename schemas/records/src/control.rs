@@ -106,6 +106,15 @@ pub enum ControlEvent {
         move_id: MoveId,
         reason: String,
     },
+    /// The job's moves before their switch take no further step: none starts, none cuts over.
+    PauseRequested {
+        job: JobId,
+        reason: String,
+    },
+    /// A paused job goes on.
+    ResumeRequested {
+        job: JobId,
+    },
 }
 
 /// A job as its operator asked for it.

@@ -9,6 +9,7 @@
 //! POST   /v1/keyspaces/{name}/reshard
 //! GET    /v1/jobs                           GET  /v1/jobs/{job}
 //! GET    /v1/jobs/{job}/wait?timeout_ms=    GET  /v1/jobs/{job}/explain
+//! POST   /v1/jobs/{job}/pause               POST /v1/jobs/{job}/resume
 //! POST   /v1/jobs/{job}/cancel              POST /v1/jobs/{job}/complete
 //! GET    /v1/moves/{move}/explain
 //! ```
@@ -20,6 +21,7 @@ mod import;
 mod jobs;
 mod keyspaces;
 mod parse;
+mod plan;
 mod rows;
 mod scan;
 mod shapes;
@@ -70,6 +72,8 @@ pub fn routes(cluster: Arc<Cluster>, data: String) -> Router {
         .route("/v1/jobs/{job}", get(jobs::show))
         .route("/v1/jobs/{job}/wait", get(jobs::wait))
         .route("/v1/jobs/{job}/explain", get(explain::job))
+        .route("/v1/jobs/{job}/pause", post(jobs::pause))
+        .route("/v1/jobs/{job}/resume", post(jobs::resume))
         .route("/v1/jobs/{job}/cancel", post(jobs::cancel))
         .route("/v1/jobs/{job}/complete", post(jobs::complete))
         .route("/v1/moves/{move}/explain", get(explain::one_move))

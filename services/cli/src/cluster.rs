@@ -9,9 +9,13 @@
 
 mod clock;
 mod holds;
+mod rates;
+mod sizes;
 mod threads;
 
 pub use clock::Clock;
+pub use rates::Rates;
+pub use sizes::{Size, size};
 
 use crate::failpoints::Hooks;
 use rehome_control_core::Decision;
@@ -26,7 +30,7 @@ use rehome_records::control::CONTROL_TOPIC;
 use rehome_rocks::{RocksNode, SnapshotFolder};
 use rehome_router::{Router, RouterHandle, RouterLimits};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -64,7 +68,9 @@ pub struct Cluster {
     desk: DeskHandle,
     router: RouterHandle,
     progress: Progress,
+    rates: Arc<Mutex<Rates>>,
     clock: Clock,
+    dir: PathBuf,
 }
 
 impl Cluster {
@@ -102,7 +108,8 @@ impl Cluster {
         let controls = start_controller(&threads, &shared, hooks.controller)?;
         let router = start_router(&threads, &shared, &reads, hooks.router)?;
 
-        let noted = Arc::clone(&progress);
+        let rates = Arc::new(Mutex::new(Rates::default()));
+        let (noted, measured) = (Arc::clone(&progress), Arc::clone(&rates));
         let opened = Arc::clone(&stores);
         let config = NodeConfig {
             node: NODE,
@@ -114,6 +121,7 @@ impl Cluster {
             host: Arc::clone(&threads) as Arc<dyn rehome_node::Host>,
             verdicts: router.verdict_sink(),
             progress: Arc::new(move |report: ReplicaProgress| {
+                measured.lock().unwrap_or_else(PoisonError::into_inner).note(&report, clock.now_ms());
                 let key = (report.keyspace, report.shard);
                 noted.lock().unwrap_or_else(PoisonError::into_inner).insert(key, report.clone());
                 // Advice: the next report tells more.
@@ -125,7 +133,18 @@ impl Cluster {
         let signal = Signal::new();
         let node = Node::new(config, reads.clone(), signal.waker())?;
         threads.run("node", signal, Box::new(node));
-        Ok(Cluster { log, stores, threads, reads, desk: desk_handle, router, progress, clock })
+        Ok(Cluster {
+            log,
+            stores,
+            threads,
+            reads,
+            desk: desk_handle,
+            router,
+            progress,
+            rates,
+            clock,
+            dir: dir.to_path_buf(),
+        })
     }
 
     pub fn log(&self) -> &dyn Log {
@@ -148,6 +167,18 @@ impl Cluster {
     /// Returns the newest report of each replica.
     pub fn progress(&self) -> BTreeMap<(KeyspaceId, ShardId), ReplicaProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns what was measured lately.
+    pub fn rates(&self) -> Rates {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns how many bytes the folder's disk has left for this process.
+    pub fn disk_free_bytes(&self) -> Result<u64, PortError> {
+        let disk = rustix::fs::statvfs(&self.dir)
+            .map_err(|error| PortError::not_applied(format!("{}: {error}", self.dir.display())))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     pub fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<Arc<dyn Store>, PortError> {

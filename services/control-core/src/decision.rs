@@ -33,6 +33,8 @@ pub enum Accepted {
     Aborted(AttemptId),
     CompletionStarted(JobId),
     CancellationStarted(JobId),
+    Paused(JobId),
+    Resumed(JobId),
     CleanupRecorded(MoveId),
     /// The move fails at once, or as soon as its cutover is aborted.
     FailureRecorded(MoveId),

@@ -4,11 +4,13 @@
 //! - [`jobs`]: submission, cancellation, completion.
 //! - [`copies`]: everything before a cutover, and clean-up after the end.
 //! - [`cutovers`]: attempts and their outcomes.
+//! - [`pauses`]: jobs that take no further step for a while.
 
 mod copies;
 mod cutovers;
 mod jobs;
 mod keyspaces;
+mod pauses;
 
 use crate::{ControlState, Decision, Keyspace, Move, Phase, Refusal};
 use rehome_keyspace::{KeyspaceId, MoveId, NodeId, Offset, ShardId};
@@ -91,6 +93,8 @@ impl ControlState {
             ControlEvent::CancelRequested { job, reason } => self.cancel_job(job, &reason, at),
             ControlEvent::CleanupDone { move_id, node } => self.record_cleanup(move_id, node, at),
             ControlEvent::MoveFailed { move_id, reason } => self.fail_move(move_id, reason, at),
+            ControlEvent::PauseRequested { job, reason } => self.pause_job(job, reason, at),
+            ControlEvent::ResumeRequested { job } => self.resume_job(job, at),
         }
     }
 
@@ -160,7 +164,9 @@ fn is_remembered(event: &ControlEvent) -> bool {
         | ControlEvent::JobSubmitted(_)
         | ControlEvent::CutoverStarted { .. }
         | ControlEvent::CompleteRequested { .. }
-        | ControlEvent::CancelRequested { .. } => true,
+        | ControlEvent::CancelRequested { .. }
+        | ControlEvent::PauseRequested { .. }
+        | ControlEvent::ResumeRequested { .. } => true,
         ControlEvent::NodeRegistered { .. }
         | ControlEvent::MoveStarted { .. }
         | ControlEvent::SnapshotTaken { .. }

@@ -13,6 +13,8 @@ pub struct Job {
     pub moves: Vec<MoveId>,
     pub options: JobOptions,
     pub requested_by: String,
+    /// Why an operator paused it; counts while a move of it is left that may still switch.
+    pub paused: Option<String>,
     /// Control position and append time of its submission.
     pub created: Offset,
     pub created_ms: u64,
@@ -22,6 +24,10 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     Running,
+    /// As running, and no move takes a further step before `ResumeRequested`.
+    Paused {
+        reason: String,
+    },
     /// Every move has switched or ended, and at least one keeps its source's rows until `CompleteRequested`.
     Switched,
     Completed,
@@ -39,9 +45,15 @@ impl JobState {
         matches!(self, JobState::Completed | JobState::Cancelled | JobState::Failed { .. })
     }
 
+    /// Tells whether moves of it are still on their way, a pause or not.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self, JobState::Running | JobState::Paused { .. })
+    }
+
     pub fn name(&self) -> &'static str {
         match self {
             JobState::Running => "running",
+            JobState::Paused { .. } => "paused",
             JobState::Switched => "switched",
             JobState::Completed => "completed",
             JobState::Cancelled => "cancelled",

@@ -39,6 +39,8 @@ pub struct Move {
     pub attempts: Vec<AttemptId>,
     /// The snapshot of the current copy.
     pub snapshot: Option<SnapshotFacts>,
+    /// How long the last verified copy took, by the log's time.
+    pub copy_took_ms: Option<u64>,
     /// Destination replicas that hold the current copy, verified.
     pub ingested: BTreeSet<NodeId>,
     /// How the move ends once its cutover is aborted; a switch overrules it.

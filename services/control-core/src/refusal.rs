@@ -58,6 +58,10 @@ pub enum Refusal {
     KeysKeptAtSource { move_id: MoveId, job: JobId },
     #[error("some of the keys are still being cleaned up after move {move_id}; run `rehome wait {job}`")]
     KeysInCleanup { move_id: MoveId, job: JobId },
+    #[error(
+        "some of the keys are in move {move_id} of a paused job; run `rehome resume {job}` or `rehome cancel {job}`"
+    )]
+    KeysInPausedJob { move_id: MoveId, job: JobId },
     #[error("move {move_id} is {phase}; this needs it to be {wanted}; run `rehome show {job}`")]
     PhaseOther { move_id: MoveId, job: JobId, phase: &'static str, wanted: &'static str },
     #[error("copy {copy} of move {move_id} is not the current one, {current}; run `rehome explain {job}`")]
@@ -82,6 +86,12 @@ pub enum Refusal {
     CompleteTooEarly { job: JobId, move_id: MoveId, phase: &'static str },
     #[error("no move of job {job} is switched, nothing is left to complete; run `rehome show {job}`")]
     CompleteTooLate { job: JobId },
+    #[error("every move of job {job} has switched or is ending, nothing is left to pause; run `rehome show {job}`")]
+    PauseTooLate { job: JobId },
+    #[error("job {job} is not paused; run `rehome show {job}`")]
+    NotPaused { job: JobId },
+    #[error("move {move_id} takes no further step while job {job} is paused; run `rehome resume {job}`")]
+    JobPaused { job: JobId, move_id: MoveId },
 }
 
 impl Refusal {
@@ -108,6 +118,7 @@ impl Refusal {
             Refusal::KeysInOpenMove { .. } => "keys-in-open-move",
             Refusal::KeysKeptAtSource { .. } => "keys-kept-at-source",
             Refusal::KeysInCleanup { .. } => "keys-in-cleanup",
+            Refusal::KeysInPausedJob { .. } => "keys-in-paused-job",
             Refusal::PhaseOther { .. } => "phase-other",
             Refusal::CopyOther { .. } => "copy-other",
             Refusal::SnapshotMissing { .. } => "snapshot-missing",
@@ -118,6 +129,9 @@ impl Refusal {
             Refusal::CancelTooLate { .. } => "cancel-too-late",
             Refusal::CompleteTooEarly { .. } => "complete-too-early",
             Refusal::CompleteTooLate { .. } => "complete-too-late",
+            Refusal::PauseTooLate { .. } => "pause-too-late",
+            Refusal::NotPaused { .. } => "not-paused",
+            Refusal::JobPaused { .. } => "job-paused",
         }
     }
 }

@@ -72,6 +72,9 @@ impl ControlState {
     /// Returns how far a job is; nothing when there is no such job.
     pub fn job_state(&self, id: JobId) -> Option<JobState> {
         let job = self.job(id)?;
+        if let Some(reason) = self.pause_reason(id) {
+            return Some(JobState::Paused { reason: reason.to_owned() });
+        }
         let phases = || job.moves.iter().filter_map(|id| self.move_(*id)).map(|one| &one.phase);
         if phases().any(|phase| !phase.is_final() && !matches!(phase, Phase::Switched { .. })) {
             return Some(JobState::Running);

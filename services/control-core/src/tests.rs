@@ -2,6 +2,7 @@
 
 mod cutovers;
 mod endings;
+mod pauses;
 mod phases;
 mod random;
 mod refusals;

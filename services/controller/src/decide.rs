@@ -4,6 +4,7 @@
 //! keyspace      data topic has fewer partitions than shards       -> EnsurePartitions
 //! planned       fewer moves of the job run than may               -> StartMove
 //! catching-up   fresh reports, predicted pause small enough       -> StartCutover; too many aborted -> FailMove
+//!               nothing of either while the job is paused
 //! cutting-over  before the time is over: Open, once acknowledged Fence, then the replicas and the fold
 //!               time over, or the move is to be ended: Fence if it is not known to be there, then AbortCutover
 //! all others    the nodes
@@ -36,6 +37,7 @@ pub fn decide(state: &ControlState, observed: &Observed, memory: &Memory, now_ms
     start_moves(state, observed, memory, now_ms, &mut effects);
     for one in state.open_moves() {
         let effect = match one.phase {
+            Phase::CatchingUp if state.is_paused(one.job) => None,
             Phase::CatchingUp => next_attempt(state, observed, memory, one, now_ms),
             Phase::CuttingOver { attempt } => {
                 state.attempt_record(attempt).and_then(|attempt| go_on(state, memory, one, attempt, now_ms))
@@ -91,6 +93,7 @@ fn start_moves(
         let running = state.open_moves().filter(of_job).filter(runs).count();
         let ready = |one: &&Move| {
             one.phase == Phase::Planned
+                && !state.is_paused(job.id)
                 && memory.may_take(Step::Start(one.id), now_ms)
                 && observed.partitions(one.keyspace) > one.destination.0
         };

@@ -12,6 +12,8 @@
 //!               cutting-over fence replayed, open applied -> Ready
 //!               cancelling   wipe -> CleanupDone
 //! ```
+//!
+//! While its job is paused, a move begins no export and no ingest; both end if they run, and a replay goes on.
 
 use crate::copy::{Exported, snapshot_name};
 use crate::proposals::Topic;
@@ -83,6 +85,8 @@ struct Duty {
     phase: Phase,
     /// When the phase began.
     since_ms: u64,
+    /// Its job is paused: nothing new is begun, what is under way ends.
+    paused: bool,
     copy: u32,
     source: ShardId,
     selector: Arc<Selector>,
@@ -140,8 +144,12 @@ impl Replica {
         self.drop_again(after, pending, now_ms);
         self.forget_what_ended(&duties, pending, after);
         let is_urgent = |duty: &Duty| {
-            matches!(duty.phase, Phase::CatchingUp | Phase::CuttingOver { .. })
-                && now_ms.saturating_sub(duty.since_ms) < HOLD_MAX_MS
+            let switches_soon = match duty.phase {
+                Phase::CatchingUp => !duty.paused,
+                Phase::CuttingOver { .. } => true,
+                _ => false,
+            };
+            switches_soon && now_ms.saturating_sub(duty.since_ms) < HOLD_MAX_MS
         };
         self.hold_jobs(duties.iter().any(is_urgent));
     }
@@ -173,6 +181,7 @@ impl Replica {
                 side,
                 phase: m.phase.clone(),
                 since_ms: m.changed_ms,
+                paused: state.is_paused(m.job),
                 copy: m.copy,
                 source: m.source,
                 selector: Arc::clone(&m.selector),
@@ -236,7 +245,7 @@ impl Replica {
     fn start_export(&mut self, duty: &Duty, pending: &mut Pending, after: &mut AfterWrite) {
         if let Some(event) = self.exported_before(duty) {
             self.running.insert(duty.id, Running::Told(event));
-        } else if self.core.holds_whole(&duty.selector) {
+        } else if !duty.paused && self.core.holds_whole(&duty.selector) {
             after.left_over.extend(duty.copy.checked_sub(1).map(|earlier| (duty.id, duty.source, earlier)));
             self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
             self.running.insert(duty.id, Running::Working);
@@ -309,7 +318,7 @@ impl Replica {
             // The copy was taken in before, by an earlier life, or in this one with a flush that failed.
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Flush(ingested)));
-        } else if self.core.all_closed(&duty.selector) && !self.is_to_be_dropped_again(&duty.selector) {
+        } else if !duty.paused && self.core.all_closed(&duty.selector) && !self.is_to_be_dropped_again(&duty.selector) {
             self.core.start_inbound(duty.id, duty.copy, duty.source, (*duty.selector).clone(), pending);
             let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy);
             self.running.insert(duty.id, Running::Working);

@@ -16,6 +16,8 @@ pub struct ControlStory {
     pub moves: BTreeMap<MoveId, MoveStory>,
     pub attempts: BTreeMap<AttemptId, AttemptStory>,
     jobs: BTreeMap<JobId, Vec<MoveId>>,
+    /// Jobs of which nothing new may begin.
+    paused: BTreeSet<JobId>,
     /// Requests that were judged; the same one again changes nothing.
     commands: BTreeSet<u128>,
 }
@@ -126,6 +128,10 @@ impl ControlStory {
             ControlEvent::JobSubmitted(job) => self.job_submitted(JobId(offset.0), job),
             ControlEvent::CompleteRequested { job } => self.complete_requested(job),
             ControlEvent::CancelRequested { job, .. } => self.cancel_requested(job),
+            ControlEvent::PauseRequested { job, .. } => self.pause_requested(job),
+            ControlEvent::ResumeRequested { job } => {
+                self.paused.remove(&job);
+            }
             event => self.step(offset, event),
         }
     }

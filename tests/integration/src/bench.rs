@@ -178,6 +178,14 @@ impl Bench {
         Http::default().post(&self.server()?, &format!("/v1/jobs/{job}/cancel"), &json!({}))?.good()
     }
 
+    pub fn pause(&self, job: u64) -> anyhow::Result<Value> {
+        Http::default().post(&self.server()?, &format!("/v1/jobs/{job}/pause"), &json!({}))?.good()
+    }
+
+    pub fn resume(&self, job: u64) -> anyhow::Result<Value> {
+        Http::default().post(&self.server()?, &format!("/v1/jobs/{job}/resume"), &json!({}))?.good()
+    }
+
     pub fn explain(&self, job: u64) -> anyhow::Result<Value> {
         Http::default().get(&self.server()?, &format!("/v1/jobs/{job}/explain"), &[])?.good()
     }

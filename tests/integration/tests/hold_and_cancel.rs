@@ -1,4 +1,4 @@
-//! A live process with one thread held in the middle of a move: cancelled, or late.
+//! A live process with one thread held in the middle of a move: cancelled, paused and killed, or late.
 
 use anyhow::{Context, ensure};
 use rehome_integration::pipe::Pipe;
@@ -27,6 +27,13 @@ fn cancelled_in_every_phase_before_the_switch_nothing_is_left_at_the_destination
     let rows = Bench::filled(SEED, Medium::Memory, 3).and_then(Bench::freeze).expect("a folder with rows");
     let all: Vec<_> = HELD.iter().map(|held| (format!("{:34} {}", held.0, held.1), *held)).collect();
     pairs::run("cancelled while held", &all, |(point, phase)| cancel_at(&rows, point, phase));
+}
+
+#[test]
+fn paused_in_every_phase_before_the_switch_and_killed_nothing_starts_before_it_is_resumed() {
+    let rows = Bench::filled(SEED, Medium::Memory, 3).and_then(Bench::freeze).expect("a folder with rows");
+    let all: Vec<_> = HELD.iter().map(|held| (format!("{:34} {}", held.0, held.1), *held)).collect();
+    pairs::run("paused while held", &all, |(point, phase)| pause_at(&rows, point, phase));
 }
 
 #[test]
@@ -68,6 +75,53 @@ fn cancel_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String
     ensure!(ended == ["cancelled", "completed"], "jobs are {ended:?}");
     bench.conclude()?;
     Ok(format!("{remark}, {switched} moves had switched"))
+}
+
+fn pause_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String> {
+    let mut bench = rows.bench()?;
+    let pipe = start_held(&mut bench, point)?;
+    bench.work();
+    let job = bench.reshard(4)?;
+    let held = pipe.wait_held(HELD_MAX)?;
+    wait::until(&format!("a move to be {phase}"), HELD_MAX, || {
+        let story = bench.explain(job)?;
+        Ok(moves(&story)?.iter().any(|one| one["phase"] == phase).then_some(()))
+    })?;
+    let paused = bench.pause(job)?;
+    ensure!(paused["state"] == "paused" && paused["next_steps"][0] == format!("rehome resume {job}"), "{paused}");
+    drop(held);
+    // What is under way ends: then every move stands still.
+    wait::until("the moves to stand still", HELD_MAX, || Ok(stands_still(&bench.explain(job)?)?.then_some(())))?;
+    bench.kill()?;
+    bench.start(&Arming::default())?;
+    // The new life would go on by now: what had caught up has caught up again.
+    let again = wait::until("the replays to follow again", HELD_MAX, || {
+        let story = bench.explain(job)?;
+        let follows = |one: &Value| one["phase"] != "catching-up" || one["lag_records"].as_u64() == Some(0);
+        Ok(moves(&story)?.iter().all(follows).then_some(story))
+    })?;
+    ensure!(again["state"] == "paused" && stands_still(&again)?, "a restart ended the pause: {again}");
+    bench.resume(job)?;
+    let ended = bench.wait_jobs()?;
+    ensure!(ended == ["completed"], "the job is {ended:?}");
+    let story = bench.explain(job)?;
+    for one in moves(&story)? {
+        let after_pause = lines(one).skip_while(|line| !line.starts_with("paused"));
+        let started = after_pause.take_while(|line| *line != "resumed").find(|line| line.contains("started"));
+        ensure!(started.is_none(), "while paused: {started:?} of {one}");
+    }
+    bench.conclude()
+}
+
+/// Tells whether no cutover is under way, and nothing that follows one.
+fn stands_still(story: &Value) -> anyhow::Result<bool> {
+    let still =
+        |one: &Value| matches!(one["phase"].as_str(), Some("planned" | "copying" | "catching-up" | "completed"));
+    Ok(moves(story)?.iter().all(still))
+}
+
+fn lines(one: &Value) -> impl Iterator<Item = &str> {
+    one["story"].as_array().into_iter().flatten().filter_map(|line| line["what"].as_str())
 }
 
 fn late_answer(rows: &Prepared) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@
 //! - [`process`]: processes: built, run by turns, crashed, started again.
 //! - [`network`]: reads and verdicts between processes.
 //! - [`client`]: closed-loop clients that remember every answer.
-//! - [`operator`]: who creates the keyspace and asks for reshards, and sometimes cancels.
+//! - [`operator`]: who creates the keyspace and asks for reshards, and sometimes pauses or cancels.
 //! - [`judge`]: the comparison and the invariants, once everything is quiet.
 //! - [`trace`]: the hash of everything that happened, and what was counted.
 

@@ -1,4 +1,4 @@
-//! Who creates the keyspace and asks for reshards, and sometimes cancels.
+//! Who creates the keyspace and asks for reshards, and sometimes pauses or cancels.
 
 use crate::options::Options;
 use crate::process::Site;
@@ -25,6 +25,8 @@ pub struct Operator {
     /// Set from the end of a job until the next one runs.
     rests_until_ms: Option<u64>,
     asked_at_ms: Option<u64>,
+    /// When a paused job is resumed.
+    resumes_at_ms: u64,
 }
 
 /// Pause before the same thing is asked for again, in milliseconds.
@@ -43,6 +45,7 @@ impl Operator {
             rng: StdRng::seed_from_u64(options.seed),
             rests_until_ms: None,
             asked_at_ms: None,
+            resumes_at_ms: 0,
         }
     }
 
@@ -67,7 +70,10 @@ impl Operator {
             },
             Some(_) if running(desk).is_some() => {
                 self.rests_until_ms = None;
-                return;
+                let paused = running(desk).filter(|job| state.is_paused(*job) && now_ms >= self.resumes_at_ms);
+                let Some(job) = paused else { return };
+                counts.resumes += 1;
+                ControlEvent::ResumeRequested { job }
             }
             Some(keyspace) => {
                 let Some(shards) = self.plan.front().copied() else { return };
@@ -101,6 +107,16 @@ impl Operator {
     /// Names the step of the plan, so that each is asked for once.
     fn name(&self) -> String {
         format!("{} steps to go", self.plan.len())
+    }
+
+    /// Pauses the job that runs; it is resumed after a while.
+    pub fn pause(&mut self, now_ms: u64, desk: &DeskHandle, site: &Site, counts: &mut Counts) {
+        if let Some(job) = running(desk).filter(|job| !desk.state().is_paused(*job)) {
+            counts.pauses += 1;
+            self.resumes_at_ms = now_ms + self.rng.random_range(0..3_000);
+            let event = ControlEvent::PauseRequested { job, reason: "drawn".into() };
+            desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
+        }
     }
 
     /// Cancels the job that runs.

@@ -24,6 +24,7 @@ pub struct Options {
     pub damage_per_10k: u32,
     pub clock_jump_per_10k: u32,
     pub cancel_per_10k: u32,
+    pub pause_per_10k: u32,
     /// Most records of one poll: few make roles start over many turns.
     pub poll_records_max: usize,
     /// Chance that a job of a crashing process is done in part, in one of 10,000.
@@ -68,6 +69,7 @@ impl Options {
             damage_per_10k: chance(&mut rng, 10),
             clock_jump_per_10k: chance(&mut rng, 20),
             cancel_per_10k: chance(&mut rng, 3),
+            pause_per_10k: 0,
             poll_records_max: [1, 2, 5, usize::MAX][rng.random_range(0..4)],
             job_cut_per_10k: chance(&mut rng, 500),
             lag_ms_max: if calm { 0 } else { [0, 0, 5, 50][rng.random_range(0..4)] },
@@ -81,6 +83,7 @@ impl Options {
             options.client_rest_ms_max = rng.random_range(500..3_000);
             options.operator_rest_ms_max = [0, options.retention_ms * 2][rng.random_range(0..2)];
         }
+        options.pause_per_10k = chance(&mut rng, 10);
         options
     }
 

@@ -40,6 +40,8 @@ pub struct Counts {
     pub cutovers: u64,
     pub aborts: u64,
     pub cancels: u64,
+    pub pauses: u64,
+    pub resumes: u64,
     pub jobs: u64,
     pub copies_again: u64,
     /// `Horizon` marks in data partitions.
@@ -55,7 +57,7 @@ impl Counts {
         }
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 16] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 18] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
@@ -69,6 +71,8 @@ impl Counts {
             ("cutovers", &mut self.cutovers),
             ("aborts", &mut self.aborts),
             ("cancels", &mut self.cancels),
+            ("pauses", &mut self.pauses),
+            ("resumes", &mut self.resumes),
             ("jobs", &mut self.jobs),
             ("copies taken again", &mut self.copies_again),
             ("horizons", &mut self.horizons),

@@ -304,6 +304,11 @@ impl World {
         {
             self.operator.cancel(&desk, &self.site, &mut self.counts);
         }
+        if self.fault(self.options.pause_per_10k)
+            && let Some(desk) = self.desk()
+        {
+            self.operator.pause(self.now_ms, &desk, &self.site, &mut self.counts);
+        }
         if self.options.lag_ms_max > 0 && self.fault(50) {
             let index = self.rng.random_range(0..self.processes.len());
             let lag_ms = self.rng.random_range(0..=self.options.lag_ms_max);

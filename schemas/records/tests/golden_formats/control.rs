@@ -26,6 +26,8 @@ fn name(event: &ControlEvent) -> &'static str {
         ControlEvent::CancelRequested { .. } => "control_cancel_requested",
         ControlEvent::CleanupDone { .. } => "control_cleanup_done",
         ControlEvent::MoveFailed { .. } => "control_move_failed",
+        ControlEvent::PauseRequested { .. } => "control_pause_requested",
+        ControlEvent::ResumeRequested { .. } => "control_resume_requested",
     }
 }
 
@@ -88,5 +90,7 @@ fn events() -> Vec<ControlEvent> {
         ControlEvent::CancelRequested { job, reason: reason() },
         ControlEvent::CleanupDone { move_id, node },
         ControlEvent::MoveFailed { move_id, reason: reason() },
+        ControlEvent::PauseRequested { job, reason: reason() },
+        ControlEvent::ResumeRequested { job },
     ]
 }

@@ -1,12 +1,13 @@
-//! Jobs: submit, look, wait, cancel, complete.
+//! Jobs: submit, look, wait, pause, resume, cancel, complete.
 
 use super::errors::Refusal;
+use super::plan::plan;
 use super::{Api, Shared, shapes};
 use crate::wire::{JobShape, JobsShape, PlannedShape, ReshardBody, ReshardShape, WaitQuery};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
-use rehome_control_core::{Accepted, ControlState, Decision, JobState, Keyspace, SHARDS_MAX};
+use rehome_control_core::{Accepted, ControlState, Decision, Keyspace, SHARDS_MAX};
 use rehome_keyspace::JobId;
 use rehome_records::control::{JobOptions, JobSubmitted};
 use rehome_records::{ControlEvent, ControlRecord, Logged};
@@ -21,12 +22,18 @@ const WAIT_MS_MAX: u64 = 30_000;
 const COUNT_REFUSED: &[&str] =
     &["plan-no-shards", "plan-more-shards-than-slots", "plan-nothing-to-move", "shard-count-invalid"];
 
-/// `POST /v1/jobs/{job}/cancel`.
+/// `POST /v1/jobs/{job}/cancel` and `/pause`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CancelBody {
+pub struct ReasonBody {
     #[serde(default)]
     reason: String,
+}
+
+impl ReasonBody {
+    fn told(self) -> String {
+        if self.reason.is_empty() { "asked for through the API".to_owned() } else { self.reason }
+    }
 }
 
 pub async fn reshard(
@@ -39,33 +46,32 @@ pub async fn reshard(
     let possible = |refusal: Refusal| refusal.instead(COUNT_REFUSED, || vec![reshard_line(&keyspace, &body)]);
     let wanted = rehome_planner::even(&keyspace.owners(), body.shards);
     let wanted = wanted.map_err(|refused| possible(Refusal::plan(&refused)))?;
-    let moves = wanted
-        .iter()
-        .map(|one| PlannedShape {
-            source: one.source.0,
-            destination: one.destination.0,
-            slots: one.slots.iter().map(|span| span.count()).sum(),
-        })
-        .collect();
+    let options = JobOptions { complete: !body.keep_source, ..JobOptions::STANDARD };
+    let moves = wanted.iter().map(PlannedShape::of).collect();
     let who = if body.requested_by.is_empty() { "the API" } else { &body.requested_by };
     let submitted = JobSubmitted {
         keyspace: keyspace.id,
         shards: body.shards,
-        moves: wanted,
-        options: JobOptions { complete: !body.keep_source, ..JobOptions::STANDARD },
+        moves: wanted.clone(),
+        options,
         requested_by: who.to_owned(),
     };
     if body.dry_run {
         rehearse(&state, ControlEvent::JobSubmitted(submitted)).map_err(possible)?;
         let next_steps = vec![format!("rehome reshard {name} --shards {}", body.shards)];
-        return Ok(Json(ReshardShape { job: None, moves, next_steps }));
+        // It reads stores: not on a thread that answers others.
+        let estimated = tokio::task::spawn_blocking(move || {
+            plan(&state, &state.cluster.desk().state(), &keyspace, &wanted, options)
+        });
+        let (moves, estimate) = estimated.await.map_err(|_| Refusal::stopped())??;
+        return Ok(Json(ReshardShape { job: None, moves, estimate: Some(estimate), next_steps }));
     }
     let accepted = state.propose(ControlEvent::JobSubmitted(submitted)).await.map_err(possible)?;
     let Accepted::JobSubmitted(job, _) = accepted else {
         return Err(Refusal::stopped());
     };
     let next_steps = vec![format!("rehome wait {job}"), format!("rehome explain {job}")];
-    Ok(Json(ReshardShape { job: Some(job.0), moves, next_steps }))
+    Ok(Json(ReshardShape { job: Some(job.0), moves, estimate: None, next_steps }))
 }
 
 /// Asks the fold what it would say, on a copy of its state: a dry run is refused exactly as the real one.
@@ -115,7 +121,7 @@ pub async fn wait(
         loop {
             folded.mark_unchanged();
             let how = state.cluster.desk().state().job_state(JobId(job));
-            if how != Some(JobState::Running) || folded.changed().await.is_err() {
+            if !how.is_some_and(|how| how.is_under_way()) || folded.changed().await.is_err() {
                 return;
             }
         }
@@ -128,11 +134,25 @@ pub async fn wait(
 pub async fn cancel(
     state: Shared,
     Path(job): Path<u64>,
-    body: Result<Json<CancelBody>, JsonRejection>,
+    body: Result<Json<ReasonBody>, JsonRejection>,
 ) -> Result<Json<JobShape>, Refusal> {
-    let Json(body) = body?;
-    let reason = if body.reason.is_empty() { "asked for through the API".to_owned() } else { body.reason };
+    let reason = body?.0.told();
     state.propose(ControlEvent::CancelRequested { job: JobId(job), reason }).await?;
+    shape(&state, job).map(Json)
+}
+
+pub async fn pause(
+    state: Shared,
+    Path(job): Path<u64>,
+    body: Result<Json<ReasonBody>, JsonRejection>,
+) -> Result<Json<JobShape>, Refusal> {
+    let reason = body?.0.told();
+    state.propose(ControlEvent::PauseRequested { job: JobId(job), reason }).await?;
+    shape(&state, job).map(Json)
+}
+
+pub async fn resume(state: Shared, Path(job): Path<u64>) -> Result<Json<JobShape>, Refusal> {
+    state.propose(ControlEvent::ResumeRequested { job: JobId(job) }).await?;
     shape(&state, job).map(Json)
 }
 

@@ -64,7 +64,7 @@ pub fn job(state: &ControlState, job: &Job, progress: &Progress) -> JobShape {
         ended: how.is_final(),
         next_steps: next_steps(state, job, &how, &moves),
         reason: match how {
-            JobState::Failed { reason } => Some(reason),
+            JobState::Paused { reason } | JobState::Failed { reason } => Some(reason),
             _ => None,
         },
         shards: job.shards,
@@ -84,6 +84,7 @@ fn next_steps(state: &ControlState, job: &Job, how: &JobState, moves: &[&Move]) 
             let cancel = can_cancel.then(|| format!("rehome cancel {id}"));
             [format!("rehome wait {id}")].into_iter().chain(cancel).collect()
         }
+        JobState::Paused { .. } => vec![format!("rehome resume {id}"), format!("rehome cancel {id}")],
         JobState::Switched => vec![format!("rehome complete {id}")],
         JobState::Completed | JobState::Failed { .. } => vec![format!("rehome explain {id}")],
         JobState::Cancelled => {

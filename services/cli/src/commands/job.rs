@@ -1,4 +1,4 @@
-//! `rehome list|show|cancel|complete`.
+//! `rehome list|show|pause|resume|cancel|complete`.
 
 use super::{next_lines, print, table};
 use crate::args::Remote;
@@ -18,6 +18,30 @@ pub struct ListArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  rehome show 12")]
 pub struct ShowArgs {
+    job: u64,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Let a job take no further step before `rehome resume`; a cutover that is under way ends first
+///
+/// No further move starts, none cuts over, and no copy is begun. A copy that is being written is finished, and what was
+/// copied goes on following its source. The pause is kept in the control log, so a restart does not end it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  rehome pause 12")]
+pub struct PauseArgs {
+    job: u64,
+    /// Why, for the story
+    #[arg(long, default_value = "an operator asked for it")]
+    reason: String,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Let a paused job go on
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  rehome resume 12")]
+pub struct ResumeArgs {
     job: u64,
     #[command(flatten)]
     pub remote: Remote,
@@ -65,6 +89,20 @@ pub fn show(args: &ShowArgs) -> Result<(), Failure> {
 pub fn cancel(args: &CancelArgs) -> Result<(), Failure> {
     let body = serde_json::json!({ "reason": args.reason });
     let job = Client::new(&args.remote).post(&format!("/v1/jobs/{}/cancel", args.job), &body)?;
+    print(args.remote.json, &job, describe);
+    Ok(())
+}
+
+pub fn pause(args: &PauseArgs) -> Result<(), Failure> {
+    let body = serde_json::json!({ "reason": args.reason });
+    let job = Client::new(&args.remote).post(&format!("/v1/jobs/{}/pause", args.job), &body)?;
+    print(args.remote.json, &job, describe);
+    Ok(())
+}
+
+pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
+    let body = serde_json::json!({});
+    let job = Client::new(&args.remote).post(&format!("/v1/jobs/{}/resume", args.job), &body)?;
     print(args.remote.json, &job, describe);
     Ok(())
 }

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).as_millis() as u64);
         let query = WaitQuery { timeout_ms: left.unwrap_or(POLL_MS).min(POLL_MS) };
         let found: JobShape = client.get(&format!("/v1/jobs/{}/wait", args.job), &query)?;
-        if found.state != "running" {
+        if !matches!(found.state.as_str(), "running" | "paused") {
             bar.finish_and_clear();
             return ended(args, &found);
         }
@@ -72,5 +72,6 @@ fn progress(job: &JobShape) -> String {
     let phases: Vec<String> = phases.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
     let lag = job.moves.iter().filter_map(|one| one.lag_records).max();
     let lag = lag.map(|lag| format!(", lag {lag} records")).unwrap_or_default();
-    format!("moves: {}{lag}", phases.join(", "))
+    let paused = if job.state == "paused" { format!(", paused: `rehome resume {}`", job.job) } else { String::new() };
+    format!("moves: {}{lag}{paused}", phases.join(", "))
 }

@@ -1,5 +1,6 @@
 //! Jobs, moves, and their stories.
 
+use rehome_records::control::MoveWanted;
 use serde::{Deserialize, Serialize};
 
 /// `POST /v1/keyspaces/{name}/reshard`.
@@ -19,21 +20,87 @@ pub struct ReshardBody {
 }
 
 /// What a reshard does: a job, or with `dry_run` just its moves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReshardShape {
     /// Nothing for a dry run.
     pub job: Option<u64>,
     pub moves: Vec<PlannedShape>,
+    /// What it would take; of a dry run only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimateShape>,
     pub next_steps: Vec<String>,
 }
 
-/// A move that is planned.
+/// What a reshard would take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EstimateShape {
+    pub rows: u64,
+    /// Keys and values of all entries that would be copied, before compression.
+    pub bytes: u64,
+    /// Rows and bytes were counted; otherwise they follow from a sample.
+    pub counted: bool,
+    /// Until the last move has switched, by the load of the last seconds; null when a move would never catch up.
+    pub seconds: Option<f64>,
+    /// The longest pause of a move, in milliseconds.
+    pub pause_ms: f64,
+    pub disk_free_bytes: u64,
+    /// What was assumed, since nothing of the kind was measured here yet.
+    pub assumed: Vec<String>,
+    /// What stands in the way.
+    pub warnings: Vec<WarningShape>,
+}
+
+impl Default for EstimateShape {
+    fn default() -> EstimateShape {
+        EstimateShape {
+            rows: 0,
+            bytes: 0,
+            counted: true,
+            seconds: None,
+            pause_ms: 0.0,
+            disk_free_bytes: 0,
+            assumed: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Something that stands in the way of a reshard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarningShape {
+    /// `replay-cannot-catch-up` or `disk-short`.
+    pub code: String,
+    pub message: String,
+}
+
+/// A move that is planned; what it would take is told by a dry run only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlannedShape {
     pub source: u32,
     pub destination: u32,
     /// How many slots.
     pub slots: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Copy and replay; nothing when the replay would never catch up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// What writers of these keys would wait at most, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_ms: Option<f64>,
+}
+
+impl PlannedShape {
+    pub fn of(wanted: &MoveWanted) -> PlannedShape {
+        PlannedShape {
+            source: wanted.source.0,
+            destination: wanted.destination.0,
+            slots: wanted.slots.iter().map(|span| span.count()).sum(),
+            ..PlannedShape::default()
+        }
+    }
 }
 
 /// A job with its moves.
@@ -41,10 +108,11 @@ pub struct PlannedShape {
 pub struct JobShape {
     pub job: u64,
     pub keyspace: String,
-    /// `running`, `switched`, `completed`, `cancelled` or `failed`.
+    /// `running`, `paused`, `switched`, `completed`, `cancelled` or `failed`.
     pub state: String,
     /// Nothing more will happen to it.
     pub ended: bool,
+    /// Why it is paused, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub shards: u32,

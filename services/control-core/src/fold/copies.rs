@@ -10,6 +10,7 @@ impl ControlState {
         let accepted = Accepted::MoveStarted(move_id);
         match self.known_move(move_id)?.phase {
             Phase::Planned => {
+                self.check_not_paused(self.known_move(move_id)?)?;
                 self.enter(move_id, Phase::Copying, at, "copying started");
                 Ok(Decision::Accepted(accepted))
             }
@@ -67,6 +68,8 @@ impl ControlState {
         let enough = one.ingested.len() >= required;
         self.tell(move_id, at, format!("node {node} holds copy {copy}, read back with the same digest"));
         if is_copying && enough {
+            let one = self.move_mut(move_id);
+            one.copy_took_ms = Some(at.time_ms.saturating_sub(one.changed_ms));
             self.enter(move_id, Phase::CatchingUp, at, "catching up with the source's partition");
         }
         Ok(Decision::Accepted(accepted))

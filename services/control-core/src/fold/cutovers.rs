@@ -13,6 +13,7 @@ impl ControlState {
         if one.phase != Phase::CatchingUp {
             return Err(phase_other(one, "catching-up"));
         }
+        self.check_not_paused(one)?;
         let attempt = AttemptId(self.attempts.last_key_value().map_or(1, |(last, _)| last.0 + 1));
         let keyspace = self.known_keyspace(one.keyspace)?;
         let epoch = keyspace.epoch_next;

@@ -48,6 +48,7 @@ impl ControlState {
             moves: ids.clone(),
             options: asked.options,
             requested_by: asked.requested_by,
+            paused: None,
             created: at.offset,
             created_ms: at.time_ms,
         };
@@ -67,6 +68,7 @@ impl ControlState {
             Phase::Completing { .. } | Phase::Cancelling | Phase::Failing { .. } => {
                 Refusal::KeysInCleanup { move_id, job }
             }
+            _ if self.is_paused(job) => Refusal::KeysInPausedJob { move_id, job },
             _ => Refusal::KeysInOpenMove { move_id, job, phase: one.phase.name() },
         })
     }
@@ -132,6 +134,7 @@ fn planned(id: MoveId, job: JobId, asked: &JobSubmitted, wanted: &MoveWanted, se
         copy: 1,
         attempts: Vec::new(),
         snapshot: None,
+        copy_took_ms: None,
         ingested: BTreeSet::new(),
         ending: None,
         cleanup_awaited: BTreeSet::new(),

@@ -57,6 +57,8 @@ fn events(world: &World) -> Vec<(&'static str, ControlEvent)> {
         ("abort", aborted(attempt, 50)),
         ("complete", ControlEvent::CompleteRequested { job }),
         ("cancel", cancel(job)),
+        ("pause", pause(job)),
+        ("resume", ControlEvent::ResumeRequested { job }),
         ("source clean", ControlEvent::CleanupDone { move_id: id, node: EVEN }),
         ("destination clean", ControlEvent::CleanupDone { move_id: id, node: ODD }),
         ("fail", ControlEvent::MoveFailed { move_id: id, reason: reason() }),
@@ -97,10 +99,10 @@ fn table() -> String {
 #[test]
 fn each_phase_takes_the_events_of_its_row_and_no_other() {
     let expected = "\
-planned: start copying, cancel cancelled, fail failed
-copying: start =, snapshot ., copy failed ., cancel cancelling, fail failing
-catching-up: start =, snapshot =, ingested =, copy failed copying, cut over cutting-over, cancel cancelling, fail failing
-cutting-over: start =, snapshot =, ingested =, source ready ., destination ready ., abort catching-up, cancel ., fail .
+planned: start copying, cancel cancelled, pause ., fail failed
+copying: start =, snapshot ., copy failed ., cancel cancelling, pause ., fail failing
+catching-up: start =, snapshot =, ingested =, copy failed copying, cut over cutting-over, cancel cancelling, pause ., fail failing
+cutting-over: start =, snapshot =, ingested =, source ready ., destination ready ., abort catching-up, cancel ., pause ., fail .
 ending: start =, snapshot =, ingested =, source ready ., destination ready ., abort cancelling, cancel =
 switched: start =, snapshot =, ingested =, source ready =, destination ready =, complete completing
 completing: start =, snapshot =, ingested =, source ready =, destination ready =, complete =, source clean completed

@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0usize..8).prop_map(Step::Advance),
         2 => (0u32..5, 0u32..5, 0u32..17, 1u32..6, any::<bool>())
             .prop_map(|(from, to, first, count, complete)| Step::Submit { from, to, first, count, complete }),
-        4 => (0u8..12, numbers).prop_map(|(kind, numbers)| Step::Forge(kind, numbers)),
+        4 => (0u8..14, numbers).prop_map(|(kind, numbers)| Step::Forge(kind, numbers)),
         2 => (0usize..200).prop_map(Step::Repeat),
         1 => (0usize..200, 0usize..60).prop_map(|(record, byte)| Step::Damage(record, byte)),
     ];
@@ -67,6 +67,8 @@ fn forged(kind: u8, n: Numbers, world: &World) -> ControlEvent {
         8 => ControlEvent::CompleteRequested { job },
         9 => cancel(job),
         10 => ControlEvent::CleanupDone { move_id, node },
+        11 => pause(job),
+        12 => ControlEvent::ResumeRequested { job },
         _ => ControlEvent::MoveFailed { move_id, reason: "forged".into() },
     }
 }

@@ -85,6 +85,9 @@ impl World {
     pub fn next_event(&self, id: MoveId) -> Option<ControlEvent> {
         let one = self.state.move_(id)?;
         let keyspace = self.state.keyspace(one.keyspace)?;
+        if self.state.is_paused(one.job) && matches!(one.phase, Phase::Planned | Phase::CatchingUp) {
+            return Some(ControlEvent::ResumeRequested { job: one.job });
+        }
         let (source, destination) = (keyspace.replicas_of(one.source)[0], keyspace.replicas_of(one.destination)[0]);
         Some(match &one.phase {
             Phase::Planned => ControlEvent::MoveStarted { move_id: id },
@@ -177,6 +180,10 @@ pub fn aborted(attempt: AttemptId, fence: u64) -> ControlEvent {
 
 pub fn cancel(job: JobId) -> ControlEvent {
     ControlEvent::CancelRequested { job, reason: "ann changed her mind".into() }
+}
+
+pub fn pause(job: JobId) -> ControlEvent {
+    ControlEvent::PauseRequested { job, reason: "ann has to think".into() }
 }
 
 /// Returns the code of a refusal, or how it was accepted.

@@ -154,6 +154,28 @@ fn a_cancelled_cutover_is_aborted_at_once() {
 }
 
 #[test]
+fn a_paused_job_gets_no_further_step_and_goes_on_when_it_is_resumed() {
+    for (mut fixture, step) in [(Fixture::one(), "start-move"), (Fixture::one().copied(), "start-cutover")] {
+        let job = fixture.first().job;
+        fixture.report(0, 0);
+        assert_eq!(fixture.names(), [step]);
+        fixture.tell(ControlEvent::PauseRequested { job, reason: "ann has to think".into() });
+        assert_eq!(fixture.names(), [""; 0]);
+        fixture.tell(ControlEvent::ResumeRequested { job });
+        assert_eq!(fixture.names(), [step]);
+    }
+    // A cutover that is under way goes on to its outcome: writers wait for it.
+    let mut fixture = Fixture::one().cutting_over();
+    let job = fixture.first().job;
+    fixture.tell(ControlEvent::PauseRequested { job, reason: "ann has to think".into() });
+    assert_eq!(fixture.names(), ["append-open"]);
+    fixture.abort_attempt();
+    fixture.now_ms += 10_000;
+    fixture.report(0, 0);
+    assert_eq!(fixture.names(), [""; 0]);
+}
+
+#[test]
 fn aborted_attempts_are_followed_by_others_after_growing_pauses_and_then_the_move_fails() {
     let mut fixture = Fixture::one().cutting_over();
     let mut pauses = Vec::new();

@@ -86,6 +86,19 @@ impl ControlStory {
         }
     }
 
+    /// From here on no move of the job starts or cuts over. Refused when all have switched or are to end.
+    pub(super) fn pause_requested(&mut self, job: JobId) {
+        let Some(ids) = self.jobs.get(&job) else { return };
+        let may_switch = |id: &MoveId| {
+            use MovePhase::{CatchingUp, Copying, CuttingOver, Planned};
+            let moved = &self.moves[id];
+            matches!(moved.phase, Planned | Copying | CatchingUp | CuttingOver(_)) && !moved.end_wanted
+        };
+        if ids.iter().any(may_switch) {
+            self.paused.insert(job);
+        }
+    }
+
     fn is_moving(&self, keyspace: rehome_keyspace::KeyspaceId, slot: SlotId) -> bool {
         self.moves
             .values()

@@ -20,6 +20,8 @@ impl ControlStory {
     /// Folds a step of a move. Shards have one replica here, so one report of each side is enough.
     pub(super) fn step(&mut self, offset: Offset, event: ControlEvent) {
         match event {
+            ControlEvent::MoveStarted { move_id } | ControlEvent::CutoverStarted { move_id, .. }
+                if self.is_paused(move_id) => {}
             ControlEvent::MoveStarted { move_id } => {
                 self.advance(move_id, |moved| (moved.phase == MovePhase::Planned).then_some(MovePhase::Copying))
             }
@@ -52,8 +54,14 @@ impl ControlStory {
             | ControlEvent::KeyspaceCreated { .. }
             | ControlEvent::JobSubmitted(_)
             | ControlEvent::CompleteRequested { .. }
-            | ControlEvent::CancelRequested { .. } => {}
+            | ControlEvent::CancelRequested { .. }
+            | ControlEvent::PauseRequested { .. }
+            | ControlEvent::ResumeRequested { .. } => {}
         }
+    }
+
+    fn is_paused(&self, move_id: MoveId) -> bool {
+        self.moves.get(&move_id).is_some_and(|moved| self.paused.contains(&moved.job))
     }
 
     fn advance(&mut self, move_id: MoveId, step: impl FnOnce(&mut MoveStory) -> Option<MovePhase>) {

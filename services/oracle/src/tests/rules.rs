@@ -204,6 +204,20 @@ fn a_job_on_keys_that_are_moving_is_refused_until_the_move_has_ended() {
 }
 
 #[test]
+fn a_paused_job_starts_nothing_until_it_is_resumed() {
+    let mut world = cut_over("open");
+    let (job, move_id, attempt) = (JobId(4), MoveId(1), AttemptId(1));
+    world.tell(11, ControlEvent::PauseRequested { job, reason: "wait".into() });
+    world.tell(12, ControlEvent::CutoverAborted { attempt, fence: Offset(5), reason: "late".into() });
+    let again = |nonce| ControlEvent::CutoverStarted { move_id, nonce: Nonce(nonce), predicted_pause_us: 1 };
+    world.tell(13, again(2));
+    assert_eq!(world.story().moves[&move_id].phase, MovePhase::CatchingUp);
+    world.tell(14, ControlEvent::ResumeRequested { job });
+    world.tell(15, again(3));
+    assert_eq!(world.story().moves[&move_id].phase, MovePhase::CuttingOver(AttemptId(2)));
+}
+
+#[test]
 fn a_cancel_during_a_cutover_takes_effect_when_it_aborts() {
     let mut world = cut_over("open");
     world.tell(11, ControlEvent::CancelRequested { job: JobId(4), reason: "changed my mind".into() });
