@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/rehome/target
 
 ARGS ?=
+SERVICE ?=
+DESTDIR ?=
 LANES ?=
 SEEDS ?= 1000
 CUTOVERS ?= 5000
@@ -33,8 +35,15 @@ test: ## run every test lane (LANES='tidy lint unit conformance simulation integ
 build: ## build the binary; the last line is its path
 	@scripts/build.sh
 
-install: ## build the binary and copy it to PREFIX/bin (/usr/local as root, else ~/.local)
-	@install -D "$$(scripts/build.sh | tail -n 1)" "$(PREFIX)/bin/rehome" && printf '%s\n' "$(PREFIX)/bin/rehome"
+install: ## build the binary and copy it to PREFIX/bin (/usr/local as root, else ~/.local); SERVICE=1: a systemd service
+	@kind=dev; [ -z "$(SERVICE)" ] || kind=release; \
+		install -D "$$(scripts/build.sh "$$kind" | tail -n 1)" "$(DESTDIR)$(PREFIX)/bin/rehome"; \
+		printf '%s\n' "$(DESTDIR)$(PREFIX)/bin/rehome"
+ifneq ($(SERVICE),)
+	@install -d "$(DESTDIR)/etc/systemd/system"
+	@sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/rehome.service >"$(DESTDIR)/etc/systemd/system/rehome.service"
+	@printf '%s\nnext: systemctl daemon-reload && systemctl enable --now rehome\n' "$(DESTDIR)/etc/systemd/system/rehome.service"
+endif
 
 check: ## formatting and lints
 	@scripts/check.sh

@@ -5,7 +5,7 @@
 
 use crate::errors::OpenError;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 const FILE: &str = "pid";
@@ -41,9 +41,59 @@ impl Holder {
     }
 }
 
+/// Returns the process that holds the folder now; nothing if none does.
+///
+/// Errors: `Held` without a process when the one that holds it has just started.
+pub fn holder(dir: &Path) -> Result<Option<u32>, OpenError> {
+    let path = dir.join(FILE);
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(io(source)),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => {
+            let mut written = String::new();
+            file.read_to_string(&mut written).map_err(io)?;
+            let pid = written.trim().parse();
+            pid.map(Some).map_err(|_| OpenError::Held { dir: dir.to_path_buf(), holder: None })
+        }
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+/// Waits until nobody holds the folder any more. Blocks for as long as that takes.
+pub fn wait_until_free(dir: &Path) -> Result<(), OpenError> {
+    let path = dir.join(FILE);
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    match File::open(&path) {
+        Ok(file) => file.lock_shared().map_err(io),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(io(source)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_holder_is_told_while_it_holds_and_a_wait_ends_when_it_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(holder(dir.path()).unwrap(), None);
+        wait_until_free(dir.path()).unwrap();
+        let held = Holder::take(dir.path()).unwrap();
+        assert_eq!(holder(dir.path()).unwrap(), Some(std::process::id()));
+        let (tell, told) = std::sync::mpsc::channel();
+        let waited = dir.path().to_owned();
+        std::thread::spawn(move || tell.send(wait_until_free(&waited)));
+        assert!(told.try_recv().is_err(), "it is held");
+        drop(held);
+        told.recv().unwrap().unwrap();
+        assert_eq!(holder(dir.path()).unwrap(), None);
+    }
 
     #[test]
     fn a_held_folder_is_refused_with_the_holders_process_id() {

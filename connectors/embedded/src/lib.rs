@@ -28,5 +28,6 @@ mod queue;
 mod tail;
 
 pub use errors::OpenError;
+pub use holder::{holder, wait_until_free};
 pub use log::EmbeddedLog;
 pub use options::Limits;

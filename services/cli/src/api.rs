@@ -15,6 +15,7 @@
 //! ```
 
 mod admission;
+mod ending;
 mod errors;
 mod explain;
 mod import;
@@ -25,6 +26,8 @@ mod plan;
 mod rows;
 mod scan;
 mod shapes;
+
+pub use ending::Stage;
 
 use crate::cluster::Cluster;
 use axum::Router;
@@ -49,16 +52,17 @@ pub struct Api {
     data: String,
     /// Changes whenever the control log was folded further.
     folded: watch::Receiver<()>,
+    stage: watch::Receiver<Stage>,
 }
 
 type Shared = axum::extract::State<Arc<Api>>;
 
-/// Returns the routes of the API.
-pub fn routes(cluster: Arc<Cluster>, data: String) -> Router {
+/// Returns the routes of the API, which serve until the stage says otherwise.
+pub fn routes(cluster: Arc<Cluster>, data: String, stage: watch::Receiver<Stage>) -> Router {
     let (changed, folded) = watch::channel(());
     cluster.desk().watch(Arc::new(move || changed.send_replace(())));
     let admission = admission::Admission::default();
-    let api = Arc::new(Api { cluster, data, folded });
+    let api = Arc::new(Api { cluster, data, folded, stage: stage.clone() });
     Router::new()
         .route("/v1/status", get(keyspaces::status))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
@@ -80,6 +84,7 @@ pub fn routes(cluster: Arc<Cluster>, data: String) -> Router {
         .fallback(errors::no_such_route)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(move |request, next| admission.clone().admit(request, next)))
+        .layer(middleware::from_fn_with_state(stage, ending::answer_or_refuse))
         .with_state(api)
 }
 

@@ -1,6 +1,8 @@
 //! The tree of commands.
 
-use crate::commands::{bench, delete, demo, explain, get, import, job, keyspace, put, reshard, scan, status, up, wait};
+use crate::commands::{
+    bench, delete, demo, explain, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait,
+};
 use crate::exit::EXIT_CODES;
 use clap::{Parser, Subcommand};
 
@@ -37,6 +39,7 @@ pub enum Command {
     Plan(reshard::PlanArgs),
     Reshard(reshard::Args),
     Status(status::Args),
+    Stop(stop::Args),
     List(job::ListArgs),
     Show(job::ShowArgs),
     Wait(wait::Args),
@@ -54,7 +57,7 @@ impl Command {
     /// Tells whether the answer, a failure included, is printed as JSON.
     pub fn wants_json(&self) -> bool {
         match self {
-            Command::Up(_) => false,
+            Command::Up(args) => args.wants_json(),
             Command::Demo(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Keyspace(args) => args.command.remote().json,
@@ -66,6 +69,7 @@ impl Command {
             Command::Plan(args) => args.remote.json,
             Command::Reshard(args) => args.remote.json,
             Command::Status(args) => args.remote.json,
+            Command::Stop(args) => args.json,
             Command::List(args) => args.remote.json,
             Command::Show(args) => args.remote.json,
             Command::Wait(args) => args.remote.json,
@@ -109,6 +113,8 @@ mod tests {
         for line in [
             "up",
             "up --data d --listen 127.0.0.1:0",
+            "up --ephemeral --port 0",
+            "up --port 9000 --json",
             "demo --input zipf --plan 3,5,2 --rows 1000 --writers 8 --seed 7 --json",
             "demo --input f.csv --key a --sort b --data d",
             "bench --rates 5000,20000 --repeat 5 --json",
@@ -125,6 +131,7 @@ mod tests {
             "plan flights --shards 5",
             "reshard flights --shards 5 --keep-source --dry-run",
             "status --server http://127.0.0.1:1",
+            "stop --data d --timeout 5 --json",
             "list",
             "show 12",
             "wait 12 --timeout 30",
@@ -144,6 +151,8 @@ mod tests {
     fn wrong_command_lines_are_refused() {
         for line in [
             "",
+            "up --ephemeral --data d",
+            "up --port 65536",
             "keyspace create flights",
             "reshard flights",
             "demo --plan 3",

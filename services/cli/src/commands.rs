@@ -14,6 +14,7 @@ pub mod put;
 pub mod reshard;
 pub mod scan;
 pub mod status;
+pub mod stop;
 pub mod up;
 pub mod wait;
 
@@ -36,6 +37,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Plan(args) => reshard::plan(&args),
         Command::Reshard(args) => reshard::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Stop(args) => stop::run(&args),
         Command::List(args) => job::list(&args),
         Command::Show(args) => job::show(&args),
         Command::Wait(args) => wait::run(&args),

@@ -6,6 +6,7 @@
 //! - [`pause`]: how long a cutover held writes back, from the logs.
 //! - [`demo`]: loads, reshards under load, compares; [`bench`]: figures, beside those of RocksDB alone;
 //!   [`workload`]: what both share.
+//! - [`notify`]: tells a service manager how far the process is.
 //! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
 
 mod api;
@@ -17,6 +18,7 @@ mod commands;
 mod demo;
 mod exit;
 mod failpoints;
+mod notify;
 mod pause;
 mod wire;
 mod workload;

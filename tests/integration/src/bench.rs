@@ -7,6 +7,7 @@ use crate::http::Http;
 use crate::load::Load;
 use crate::medium::Medium;
 use crate::memory::{BUCKETS, Fact, Memory, RowName};
+use crate::process::{Ending, Signal};
 use crate::{Arming, Process, binaries, wait};
 use anyhow::{Context, bail, ensure};
 use rehome_oracle::MovePhase;
@@ -32,6 +33,8 @@ pub struct Bench {
     endpoint: Endpoint,
     process: Option<Process>,
     load: Option<Load>,
+    /// What others than the clients were answered.
+    told: Memory,
 }
 
 /// A folder and its clients, to start from.
@@ -56,7 +59,15 @@ impl Bench {
         let clients = (0..CLIENTS).map(|number| Client::new(number, seed)).collect();
         let dir = medium.make_folder()?;
         let program = binaries::with_fail_points();
-        Ok(Bench { dir, program, clients, endpoint: Endpoint::default(), process: None, load: None })
+        Ok(Bench {
+            dir,
+            program,
+            clients,
+            endpoint: Endpoint::default(),
+            process: None,
+            load: None,
+            told: Memory::default(),
+        })
     }
 
     /// Returns a bench whose keyspace has that many shards, and every row once.
@@ -138,6 +149,27 @@ impl Bench {
         self.process.take().context("no process runs")?.stop()
     }
 
+    /// Sends the signal while clients still ask, and returns once they ask no more of this life.
+    pub fn stop_under_load(&mut self, signal: Signal) -> anyhow::Result<()> {
+        let ended = self.process.take().context("no process runs")?.end(signal)?.wait();
+        self.endpoint.set(None);
+        ended
+    }
+
+    /// Sends the signal, and does not wait for the end.
+    pub fn begin_end(&mut self, signal: Signal) -> anyhow::Result<Ending> {
+        let ending = self.process.take().context("no process runs")?.end(signal)?;
+        self.endpoint.set(None);
+        Ok(ending)
+    }
+
+    /// Waits until the clients have done that many things more.
+    pub fn wait_done(&self, things: u64) -> anyhow::Result<()> {
+        let load = self.load.as_ref().context("no clients work")?;
+        let goal = load.done() + things;
+        wait::until("clients to get on", JOBS_MAX, || Ok((load.done() >= goal || load.has_failed()).then_some(())))
+    }
+
     fn running(&mut self) -> anyhow::Result<&mut Process> {
         self.process.as_mut().context("no process runs")
     }
@@ -209,9 +241,20 @@ impl Bench {
         ended.with_context(|| format!("{} has open jobs: {seen}", self.dir().display()))
     }
 
-    /// Returns everything that clients were answered. Requires that they rest.
+    /// Takes in what others than the clients were answered.
+    pub fn learn(&mut self, told: Memory) {
+        self.told.extend(told);
+    }
+
+    /// Waits for the end of a process that somebody else has told to end.
+    pub fn wait_stopped(&mut self) -> anyhow::Result<()> {
+        self.endpoint.set(None);
+        self.process.take().context("no process runs")?.wait_ended()
+    }
+
+    /// Returns everything that was answered. Requires that clients rest.
     pub fn memory(&self) -> Memory {
-        let mut all = Memory::default();
+        let mut all = self.told.clone();
         self.clients.iter().for_each(|client| all.extend(client.memory.clone()));
         all
     }
@@ -277,6 +320,11 @@ impl Bench {
         self.rest()?;
         self.check_scan()?;
         self.stop()?;
+        self.compare()
+    }
+
+    /// Compares three ways. Requires that no process runs. Returns a remark.
+    pub fn compare(&self) -> anyhow::Result<String> {
         self.check_log()?;
         let memory = self.memory();
         let folder = Folder::open(self.dir())?;

@@ -1,6 +1,7 @@
 //! Real processes, killed and compared: what the tests of this crate are made of.
 //!
 //! - [`binaries`]: which programs are tested; [`process`]: one running `rehome up`; [`pipe`]: holds it at a point.
+//! - [`ephemeral`]: a server as users' own tests start it.
 //! - [`http`]: its API as JSON; [`endpoint`]: where clients find it, whichever life it is in.
 //! - [`client`]: a client that asks until it is answered and knows what every answer must be; [`load`]: some of them.
 //! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
@@ -13,6 +14,7 @@ pub mod bench;
 pub mod binaries;
 pub mod client;
 pub mod endpoint;
+pub mod ephemeral;
 pub mod folder;
 pub mod http;
 pub mod load;
@@ -25,6 +27,7 @@ pub mod shell;
 pub mod wait;
 
 pub use bench::{Bench, KEYSPACE, Prepared};
+pub use ephemeral::Ephemeral;
 pub use folder::Folder;
 pub use medium::Medium;
 pub use process::{Arming, Process};

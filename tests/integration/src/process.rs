@@ -1,7 +1,8 @@
 //! One running `rehome up`.
 
 use anyhow::{Context, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -99,18 +100,43 @@ impl Process {
     }
 
     /// Ends it with SIGTERM. Errors: it does not end well.
-    pub fn stop(mut self) -> anyhow::Result<()> {
-        kill_process(self.pid, Signal::TERM).context("cannot end the process")?;
-        let status = self.ended.recv_timeout(START_OR_STOP_MAX).context("SIGTERM does not end the process")?;
-        self.is_over = true;
-        ensure!(status.success(), "SIGTERM ended it with {status}; its log says:\n{}", self.log_end());
-        Ok(())
+    pub fn stop(self) -> anyhow::Result<()> {
+        self.end(Signal::TERM)?.wait()
+    }
+
+    /// Waits for its end, which somebody else has asked for. Errors: it does not end well.
+    pub fn wait_ended(self) -> anyhow::Result<()> {
+        Ending { process: self, signal: Signal::TERM }.wait()
+    }
+
+    /// Sends the signal.
+    pub fn end(self, signal: Signal) -> anyhow::Result<Ending> {
+        kill_process(self.pid, signal).context("cannot end the process")?;
+        Ok(Ending { process: self, signal })
     }
 
     fn log_end(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+/// A process that was told to end.
+pub struct Ending {
+    process: Process,
+    signal: Signal,
+}
+
+impl Ending {
+    /// Waits for the end. Errors: it does not come in time, or not well.
+    pub fn wait(mut self) -> anyhow::Result<()> {
+        let (process, signal) = (&mut self.process, self.signal);
+        let status = process.ended.recv_timeout(START_OR_STOP_MAX);
+        let status = status.with_context(|| format!("{signal:?} does not end the process"))?;
+        process.is_over = true;
+        ensure!(status.success(), "{signal:?} ended it with {status}; its log says:\n{}", process.log_end());
+        Ok(())
     }
 }
 

@@ -44,6 +44,11 @@ impl Shell {
         self.process.stop()
     }
 
+    /// Waits for the end of a process that was told to end.
+    pub fn wait(self) -> anyhow::Result<()> {
+        self.process.wait_ended()
+    }
+
     /// Runs a command, words separated by blanks.
     pub fn run(&self, line: &str) -> Said {
         rehome(&self.server, line)
@@ -71,4 +76,24 @@ pub fn rehome(server: &str, line: &str) -> Said {
     let Output { status, stdout, stderr } = command.output().expect("the program starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Said { exit: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
+}
+
+/// Returns the name of every command that can be typed, as the program's own help lists them.
+pub fn verbs() -> Vec<String> {
+    let mut verbs = Vec::new();
+    let mut open = vec![String::new()];
+    while let Some(path) = open.pop() {
+        let help = rehome("", &format!("{path} --help")).out;
+        let Some((_, listed)) = help.split_once("Commands:\n") else {
+            verbs.push(path);
+            continue;
+        };
+        for line in listed.split("\n\n").next().unwrap_or_default().lines() {
+            let name = line.split_whitespace().next().unwrap_or_default();
+            if name != "help" && line.starts_with("  ") && !line.starts_with("   ") {
+                open.push(format!("{path} {name}").trim().to_owned());
+            }
+        }
+    }
+    verbs
 }

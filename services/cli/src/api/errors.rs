@@ -8,6 +8,9 @@ use axum::response::{IntoResponse, Response};
 use rehome_ports::{PortError, Remedy};
 use rehome_router::limits::KEY_BYTES_MAX;
 
+/// When to ask again a server that stops, in milliseconds. Reason: a restart takes about as long.
+const STOPPED_RETRY_MS: u64 = 500;
+
 /// A refusal on its way to a client.
 #[derive(Debug)]
 pub struct Refusal {
@@ -100,8 +103,21 @@ impl Refusal {
         refusal
     }
 
+    /// The server stops; nothing was done.
     pub fn stopped() -> Refusal {
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping").next("rehome up")
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping").later().next("rehome up")
+    }
+
+    /// The server stops before it knows what became of a change.
+    pub fn cut_off() -> Refusal {
+        let message =
+            "the server is stopping, and whether the change was made is unknown; ask again under the same request id";
+        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown", message).later().next("rehome up")
+    }
+
+    fn later(mut self) -> Refusal {
+        self.error.retry_after_ms = Some(STOPPED_RETRY_MS);
+        self
     }
 }
 

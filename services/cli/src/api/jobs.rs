@@ -2,7 +2,7 @@
 
 use super::errors::Refusal;
 use super::plan::plan;
-use super::{Api, Shared, shapes};
+use super::{Api, Shared, Stage, shapes};
 use crate::wire::{JobShape, JobsShape, PlannedShape, ReshardBody, ReshardShape, WaitQuery};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -126,9 +126,13 @@ pub async fn wait(
             }
         }
     };
-    // When the time is over, the answer says what still runs.
-    let _ = timeout(Duration::from_millis(query.timeout_ms.min(WAIT_MS_MAX)), ended).await;
-    shape(&state, job).map(Json)
+    let mut stage = state.stage.clone();
+    tokio::select! {
+        // When the time is over, the answer says what still runs.
+        _ = timeout(Duration::from_millis(query.timeout_ms.min(WAIT_MS_MAX)), ended) => shape(&state, job).map(Json),
+        // The end of the server is not held up by who only waits.
+        _ = stage.wait_for(|stage| *stage != Stage::Serving) => Err(Refusal::stopped()),
+    }
 }
 
 pub async fn cancel(

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_node::{Host, Jobs};
 use rehome_ports::{PortError, Role, Signal, Waker};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,6 +18,9 @@ pub struct Threads {
     stopping: Arc<AtomicBool>,
     running: Mutex<Vec<Running>>,
 }
+
+/// What a job unwinds with that is cut off because everything stops. No panic: its hook says nothing.
+struct JobCut;
 
 struct Running {
     /// A job has none: it ends by itself.
@@ -36,7 +39,7 @@ impl Threads {
         self.spawn(name.to_owned(), Some(signal), move || run_role(role, &waiting, clock, &stopping));
     }
 
-    /// Ends every role after its turn, and waits for roles and jobs.
+    /// Ends every role after its turn and every job where it next gives way, and waits for them.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         loop {
@@ -56,7 +59,8 @@ impl Threads {
     fn spawn(&self, name: String, signal: Option<Arc<Signal>>, work: impl FnOnce() + Send + 'static) {
         let told = name.clone();
         let work = move || {
-            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { return };
+            if !panic.is::<JobCut>() {
                 // A broken invariant: nothing that this process says from here on can be trusted.
                 tracing::error!(thread = told, "thread panicked, the process ends");
                 std::process::abort();
@@ -117,6 +121,10 @@ impl Jobs for Threads {
     }
 
     fn give_way(&self) {
+        if self.stopping.load(Ordering::SeqCst) {
+            // Nobody waits for what it would tell, and a move goes on after a job that a crash cut: so does it after this.
+            resume_unwind(Box::new(JobCut));
+        }
         self.holds.rest();
     }
 }
@@ -126,6 +134,7 @@ mod tests {
     use super::*;
     use rehome_ports::Turn;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     struct Counting(mpsc::Sender<u64>, u64);
 
@@ -148,5 +157,27 @@ mod tests {
         assert_eq!(turns.recv(), Ok(4));
         threads.stop();
         assert!(turns.iter().count() <= 1, "it ends, after at most one more turn");
+    }
+
+    #[test]
+    fn a_job_ends_where_it_gives_way_once_everything_stops() {
+        let threads = Threads::new(Clock::start());
+        let (tell, told) = mpsc::channel();
+        let jobs = Arc::clone(&threads);
+        let endless = move || {
+            loop {
+                jobs.give_way();
+                // Nobody listens any more once the test has its first word.
+                let _ = tell.send(());
+            }
+        };
+        Jobs::spawn(&*threads, "endless".into(), Box::new(endless));
+        assert_eq!(told.recv(), Ok(()));
+        let (tell_stopped, stopped) = mpsc::channel();
+        thread::spawn(move || {
+            threads.stop();
+            tell_stopped.send(())
+        });
+        assert_eq!(stopped.recv_timeout(Duration::from_secs(30)), Ok(()));
     }
 }

@@ -1,87 +1,200 @@
 //! `rehome up`: the whole system in one process.
 
-use crate::api;
+use crate::api::{self, Stage};
 use crate::cluster::{Cluster, StartError};
 use crate::exit::{Exit, Failure};
 use crate::failpoints::Hooks;
+use crate::notify::{State, tell_manager};
+use crate::wire::UpShape;
 use anyhow::Context;
 use rehome_embedded::OpenError;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Run log, stores, node, router, controller and API in one process, on one folder
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome up\n  rehome up --data /var/lib/rehome --listen 127.0.0.1:9000\n\nEnds cleanly on SIGTERM or SIGINT; after kill -9 it goes on where it was."
+    after_help = "Examples:\n  rehome up\n  rehome up --data /var/lib/rehome --listen 127.0.0.1:9000\n  rehome up --ephemeral --port 0     # for tests: prints {\"server\":\"http://127.0.0.1:...\",...}\n\nEnds cleanly on SIGTERM or SIGINT: refuses what comes from then on with a time to ask again, answers what is\nunder way, makes its stores durable. After kill -9 it goes on where it was."
 )]
 pub struct Args {
     /// Folder that holds everything; made if it does not exist
     #[arg(long, default_value = "./rehome-data")]
     data: PathBuf,
-    /// Address of the API; port 0 takes any free one
-    #[arg(long, default_value = "127.0.0.1:8090")]
-    listen: SocketAddr,
+    /// Use a temporary folder, which is removed at the end, and print one line of JSON when the API answers
+    #[arg(long, conflicts_with = "data")]
+    ephemeral: bool,
+    /// Address of the API [default: 127.0.0.1:8090; with --ephemeral any free port]
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Port of the API, in place of the one in --listen; 0 takes any free one
+    #[arg(long)]
+    port: Option<u16>,
+    /// Print one JSON object instead of text, when the API answers
+    #[arg(long)]
+    json: bool,
 }
 
 /// File in the folder that holds the URL of the API.
 const ADDRESS: &str = "address";
+/// Port of the API, where none is asked for.
+const PORT: u16 = 8_090;
+/// Longest time for requests that are under way at the end. Reason: longer than a cutover holds a write back.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(5);
+/// Longest time for telling the rest that they are not answered.
+const CUT_MAX: Duration = Duration::from_secs(1);
+/// Longest time for making stores durable and ending threads. Reason: below what service managers wait; what was
+/// acknowledged is in the log, so a later start only takes longer.
+const STOP_MAX: Duration = Duration::from_secs(20);
+
+impl Args {
+    pub fn wants_json(&self) -> bool {
+        self.json || self.ephemeral
+    }
+
+    fn address(&self) -> SocketAddr {
+        let port = if self.ephemeral { 0 } else { PORT };
+        let mut address = self.listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into());
+        if let Some(port) = self.port {
+            address.set_port(port);
+        }
+        address
+    }
+}
+
+/// Where everything lies.
+enum Folder {
+    Kept(PathBuf),
+    /// Removed when dropped.
+    Temporary(TempDir),
+}
+
+impl Folder {
+    fn of(args: &Args) -> Result<Folder, Failure> {
+        if !args.ephemeral {
+            return Ok(Folder::Kept(args.data.clone()));
+        }
+        let dir = tempfile::Builder::new().prefix("rehome-ephemeral-").tempdir();
+        Ok(Folder::Temporary(dir.context("cannot make a temporary folder")?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Kept(path) => path,
+            Folder::Temporary(dir) => dir.path(),
+        }
+    }
+
+    fn remove_if_temporary(self) -> Result<(), Failure> {
+        match self {
+            Folder::Kept(_) => Ok(()),
+            Folder::Temporary(dir) => Ok(dir.close().context("cannot remove the temporary folder")?),
+        }
+    }
+}
 
 pub fn run(args: &Args) -> Result<(), Failure> {
     super::log_to_stderr("info");
     let hooks = Hooks::from_environment()?;
+    let folder = Folder::of(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("cannot start the API's threads")?;
-    runtime.block_on(serve(args, hooks))
+    let served = runtime.block_on(serve(args, folder.path(), hooks));
+    // What has not ended in its time is not waited for.
+    runtime.shutdown_background();
+    served?;
+    folder.remove_if_temporary()
 }
 
-async fn serve(args: &Args, hooks: Hooks) -> Result<(), Failure> {
+async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     // The folder first: a second process on it is told who holds it, not that the port is taken.
-    let log = Cluster::take(&args.data).map_err(|error| refused(args, error))?;
-    let address_file = args.data.join(ADDRESS);
+    let log = Cluster::take(dir).map_err(|error| refused(dir, error))?;
+    let address_file = dir.join(ADDRESS);
     // Of whoever held the folder before; there may be none.
     let _ = std::fs::remove_file(&address_file);
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
-        let message = format!("cannot listen on {}: {error}", args.listen);
-        Failure::new(Exit::Failed, "listen-failed", message).next("rehome up --listen 127.0.0.1:0")
+    let asked = args.address();
+    let listener = TcpListener::bind(asked).await.map_err(|error| {
+        let message = format!("cannot listen on {asked}: {error}");
+        Failure::new(Exit::Failed, "listen-failed", message).next("rehome up --port 0")
     })?;
     let address = listener.local_addr().context("the listener has no address")?;
     std::fs::write(&address_file, format!("http://{address}\n")).context("cannot write the address")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let cluster =
-        Cluster::start_on(log, &args.data, &address.to_string(), hooks).map_err(|error| refused(args, error))?;
+    let cluster = Cluster::start_on(log, dir, &address.to_string(), hooks).map_err(|error| refused(dir, error))?;
     let cluster = Arc::new(cluster);
-    let routes = api::routes(Arc::clone(&cluster), args.data.display().to_string());
-    println!("rehome is up on {}, API at http://{address}", args.data.display());
-    println!("next: rehome status --server http://{address}");
-    let served = tokio::select! {
-        served = axum::serve(listener, routes) => served.context("the API has stopped"),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+    let (stage, stages) = watch::channel(Stage::Serving);
+    let routes = api::routes(Arc::clone(&cluster), dir.display().to_string(), stages.clone());
+    let mut ending = stages;
+    let end = async move { drop(ending.wait_for(|stage| *stage != Stage::Serving).await) };
+    let mut server = tokio::spawn(axum::serve(listener, routes).with_graceful_shutdown(end).into_future());
+    announce(args, dir, address)?;
+    tell_manager(State::Ready);
+    let failed = tokio::select! {
+        ended = &mut server => ended.context("the API has stopped").and_then(|served| served.context("the API has stopped")).err(),
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
     };
+    tell_manager(State::Stopping);
     tracing::info!("ending");
+    if failed.is_none() {
+        stage.send_replace(Stage::Refusing);
+        if timeout(UNDER_WAY_MAX, &mut server).await.is_err() {
+            stage.send_replace(Stage::Cut);
+            if timeout(CUT_MAX, &mut server).await.is_err() {
+                tracing::warn!("connections are dropped that did not take their answer");
+            }
+        }
+    }
     // Handlers that still run hold the cluster; it is stopped whatever they hold.
-    let stopped = tokio::task::spawn_blocking(move || cluster.stop()).await.context("the end was cut short")?;
-    stopped.map_err(|error| Failure::new(Exit::Failed, "stop-failed", error.message))?;
-    Ok(served?)
+    let stopping = tokio::task::spawn_blocking(move || cluster.stop());
+    match timeout(STOP_MAX, stopping).await {
+        Ok(stopped) => {
+            let stopped = stopped.context("the end was cut short")?;
+            stopped.map_err(|error| Failure::new(Exit::Failed, "stop-failed", error.message))?;
+        }
+        Err(_) => tracing::warn!("stores are not durable in time; the next start reads more of the log"),
+    }
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn refused(args: &Args, error: StartError) -> Failure {
+/// Says that the API answers, and where.
+fn announce(args: &Args, dir: &Path, address: SocketAddr) -> Result<(), Failure> {
+    let server = format!("http://{address}");
+    let next_steps = vec![format!("rehome status --server {server}")];
+    let data = dir.display().to_string();
+    let text = if args.wants_json() {
+        let shape = UpShape { server, data, pid: std::process::id(), ephemeral: args.ephemeral, next_steps };
+        serde_json::to_string(&shape).context("the address is no JSON")?
+    } else {
+        format!("rehome is up on {data}, API at {server}\nnext: {}", next_steps.join("\nnext: "))
+    };
+    let mut out = std::io::stdout().lock();
+    // Nobody may be listening; only whoever asked for an address cannot do without it.
+    let told = writeln!(out, "{text}").and_then(|()| out.flush());
+    if args.ephemeral { Ok(told.context("nobody takes the address")?) } else { Ok(()) }
+}
+
+fn refused(dir: &Path, error: StartError) -> Failure {
     match error {
         StartError::Log(OpenError::Held { .. }) => {
             // Only while the folder is held: whoever takes it removes the address of the one before.
-            let address = std::fs::read_to_string(args.data.join(ADDRESS)).unwrap_or_default();
+            let address = std::fs::read_to_string(dir.join(ADDRESS)).unwrap_or_default();
             let (answers, server) = match address.trim() {
                 "" => (String::new(), String::new()),
                 address => (format!(", which answers at {address}"), format!(" --server {address}")),
             };
-            let message = format!("{} is in use: {error}{answers}", args.data.display());
+            let message = format!("{} is in use: {error}{answers}", dir.display());
             let failure = Failure::new(Exit::Refused, "data-held", message);
             failure.next(format!("rehome status{server}")).next("rehome up --data OTHER")
         }

@@ -74,6 +74,29 @@ pub struct KeyspacesShape {
     pub keyspaces: Vec<KeyspaceShape>,
 }
 
+/// What `rehome up --json` prints when its API answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpShape {
+    /// URL of the API.
+    pub server: String,
+    /// Folder that holds everything.
+    pub data: String,
+    pub pid: u32,
+    /// The folder is removed at the end.
+    pub ephemeral: bool,
+    pub next_steps: Vec<String>,
+}
+
+/// What `rehome stop --json` prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopShape {
+    /// The process that has ended.
+    pub pid: u32,
+    /// The folder that it held.
+    pub data: String,
+    pub next_steps: Vec<String>,
+}
+
 /// `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusShape {
