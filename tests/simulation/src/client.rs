@@ -9,18 +9,24 @@ use crate::process::lock;
 use crate::trace::{Counts, Trace};
 use rand::Rng;
 use rand::rngs::StdRng;
-use rehome_keyspace::{KeyspaceId, Placement, RequestId, Version};
+use rehome_invariants::{self as invariants, Ack, Moment};
+use rehome_keyspace::{KeyspaceId, Offset, Placement, RequestId, ShardId, Version};
 use rehome_oracle::history::{ReadSeen, WriteAnswered};
 use rehome_oracle::{ClientHistory, Fingerprint, ValueHash};
 use rehome_ports::{ReadAnswer, ReadKind, ReadLevel};
-use rehome_records::{Condition, FirstAnswer, Operation, RowChange, SourcePosition, Verdict};
-use rehome_router::{ReadAsk, Refused, RouterHandle, WriteAnswer, WriteAsk};
+use rehome_records::{Condition, Operation, RowChange, SourcePosition};
+use rehome_router::{ReadAsk, Refused, RouterHandle, ScanAnswer, ScanAsk, ScanCursor, WriteAnswer, WriteAsk};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 const PARTITION_KEYS: u32 = 12;
 const ROWS_PER_CLIENT: u32 = 6;
 /// How long a client waits for a router, in milliseconds; then it asks again.
 const PATIENCE_MS: u64 = 3_000;
+/// Rows of a list: more than a partition key has.
+const LIST_LIMIT: usize = 1_000;
+/// Rows of a page of a scan: few, so that moves come between pages.
+const PAGE_ROWS: usize = 7;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -33,10 +39,34 @@ enum Op {
     },
     Read {
         row: Row,
+        freshness: Freshness,
     },
+    /// Rows of one partition key.
+    List {
+        partition_key: Vec<u8>,
+        reverse: bool,
+    },
+    /// Every row, page by page.
+    Scan,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How fresh a read is asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freshness {
+    Eventual,
+    /// At or after the client's own last write of the row.
+    OwnWrites,
+    Linearizable,
+}
+
+/// A scan that is not at its end.
+#[derive(Debug, Default)]
+struct Pages {
+    after: Option<ScanCursor>,
+    rows: Vec<Seen>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     partition_key: Vec<u8>,
     sort_key: Vec<u8>,
@@ -45,6 +75,7 @@ struct Row {
 enum Answer {
     Wrote(Result<WriteAnswer, Refused>),
     Read(Result<ReadAnswer, Refused>),
+    Scanned(Result<ScanAnswer, Refused>),
 }
 
 /// An op, and when it was first asked for under its request id.
@@ -52,6 +83,8 @@ enum Answer {
 struct Asked {
     op: Op,
     first_ms: u64,
+    /// The moment at which it was first asked for, under any request id.
+    first_at: u64,
 }
 
 /// What a client is about.
@@ -80,7 +113,15 @@ pub struct Client {
     question: u64,
     done_before: Vec<Asked>,
     source_next: Vec<u64>,
+    /// Where the client's last write of each row was judged.
+    tokens: BTreeMap<Row, (ShardId, Offset)>,
+    pages: Pages,
     pub history: ClientHistory,
+    /// The same, as the invariants take it.
+    pub acks: Vec<Ack>,
+    pub reads: Vec<invariants::Read>,
+    /// A scan that showed a row twice, if one has.
+    pub doubled: Option<String>,
 }
 
 impl Client {
@@ -98,7 +139,12 @@ impl Client {
             question: 0,
             done_before: Vec::new(),
             source_next: vec![1; PARTITION_KEYS as usize],
+            tokens: BTreeMap::new(),
+            pages: Pages::default(),
             history: ClientHistory::new(),
+            acks: Vec::new(),
+            reads: Vec::new(),
+            doubled: None,
         }
     }
 
@@ -133,7 +179,7 @@ impl Client {
     ) {
         let Some(Current { mut asked, issued_at, until_ms }) = self.current.take() else {
             self.ops_left -= 1;
-            let asked = self.draw(now_ms, rng);
+            let asked = self.draw(now_ms, moment, rng);
             return self.ask(asked, moment, now_ms, router);
         };
         let answer = lock(&self.answer).take();
@@ -141,15 +187,24 @@ impl Client {
             Some(Answer::Wrote(Ok(answer))) => {
                 trace.bytes(format!("{answer:?}").as_bytes());
                 counts.acks += 1;
-                self.wrote(&asked.op, &answer, issued_at, moment);
+                self.wrote(&asked, &answer, issued_at, moment);
                 false
             }
             Some(Answer::Read(Ok(answer))) => {
-                counts.reads += 1;
+                trace.bytes(format!("{answer:?}").as_bytes());
+                counts.note_read(matches!(asked.op, Op::List { .. }));
                 self.saw(&asked.op, &answer, issued_at, moment);
                 false
             }
-            Some(Answer::Wrote(Err(_)) | Answer::Read(Err(_))) => true,
+            Some(Answer::Scanned(Ok(answer))) => {
+                trace.bytes(format!("{answer:?}").as_bytes());
+                if !self.turned_page(answer, issued_at) {
+                    return self.ask(asked, issued_at, now_ms, router);
+                }
+                counts.scans += 1;
+                false
+            }
+            Some(Answer::Wrote(Err(_)) | Answer::Read(Err(_)) | Answer::Scanned(Err(_))) => true,
             None => now_ms >= until_ms,
         };
         if again {
@@ -175,7 +230,7 @@ impl Client {
         }
     }
 
-    fn draw(&mut self, now_ms: u64, rng: &mut StdRng) -> Asked {
+    fn draw(&mut self, now_ms: u64, moment: u64, rng: &mut StdRng) -> Asked {
         let kind = rng.random_range(0..100);
         if (25..32).contains(&kind) {
             // A retry whose answer the client has forgotten. Positions of sources are kept for ever.
@@ -188,15 +243,20 @@ impl Client {
                 return self.done_before[rng.random_range(0..self.done_before.len())].clone();
             }
         }
-        Asked { op: self.draw_op(kind, rng), first_ms: now_ms }
+        Asked { op: self.draw_op(kind, rng), first_ms: now_ms, first_at: moment }
     }
 
     fn draw_op(&mut self, kind: u32, rng: &mut StdRng) -> Op {
         let key = rng.random_range(0..PARTITION_KEYS);
         let sort_key = format!("{}-{}", self.number, rng.random_range(0..ROWS_PER_CLIENT)).into_bytes();
         let row = Row { partition_key: format!("key {key}").into_bytes(), sort_key };
-        if kind < 25 {
-            return Op::Read { row };
+        match kind {
+            0..11 => return Op::Read { row, freshness: Freshness::Linearizable },
+            11..15 => return Op::Read { row, freshness: Freshness::OwnWrites },
+            15..18 => return Op::Read { row, freshness: Freshness::Eventual },
+            18..22 => return Op::List { partition_key: row.partition_key, reverse: kind.is_multiple_of(2) },
+            22..25 => return Op::Scan,
+            _ => {}
         }
         // A source's retry is told only that it is done, not as which version; so a source only puts.
         let value = (kind >= 45 || kind == 40).then(|| format!("{}:{}", self.number, rng.random::<u32>()).into_bytes());
@@ -241,21 +301,37 @@ impl Client {
                 };
                 router.write(ask, Box::new(move |result| *lock(&cell) = Some(Answer::Wrote(result))));
             }
-            Op::Read { row } => {
+            Op::Read { row, freshness } => {
                 let kind = ReadKind::Get { partition_key: row.partition_key.clone(), sort_key: row.sort_key.clone() };
+                let level = match (freshness, self.tokens.get(row)) {
+                    (Freshness::Eventual, _) => ReadLevel::Eventual,
+                    (Freshness::OwnWrites, Some(&(shard, offset))) => ReadLevel::Token { shard, offset },
+                    (Freshness::OwnWrites, None) | (Freshness::Linearizable, _) => ReadLevel::Linearizable,
+                };
+                let ask = ReadAsk { keyspace: self.keyspace, kind, level, deadline_ms };
+                router.read(ask, Box::new(move |result| *lock(&cell) = Some(Answer::Read(result))));
+            }
+            Op::List { partition_key, reverse } => {
+                let (partition_key, reverse) = (partition_key.clone(), *reverse);
+                let kind = ReadKind::List { partition_key, from: Vec::new(), to: None, reverse, limit: LIST_LIMIT };
                 let ask = ReadAsk { keyspace: self.keyspace, kind, level: ReadLevel::Linearizable, deadline_ms };
                 router.read(ask, Box::new(move |result| *lock(&cell) = Some(Answer::Read(result))));
+            }
+            Op::Scan => {
+                let (level, after) = (ReadLevel::Linearizable, self.pages.after.clone());
+                let ask = ScanAsk { keyspace: self.keyspace, level, limit: PAGE_ROWS, after, deadline_ms };
+                router.scan(ask, Box::new(move |result| *lock(&cell) = Some(Answer::Scanned(result))));
             }
         }
         self.current = Some(Current { asked, issued_at, until_ms: deadline_ms + PATIENCE_MS });
     }
 
-    fn wrote(&mut self, op: &Op, answer: &WriteAnswer, issued_at: u64, answered_at: u64) {
-        let Op::Write { row, request, value, .. } = op else { return };
-        let version = match answer.verdict {
-            Verdict::Accepted { version } | Verdict::Repeated { first: FirstAnswer::Accepted { version } } => version,
-            _ => return,
-        };
+    fn wrote(&mut self, asked: &Asked, answer: &WriteAnswer, issued_at: u64, answered_at: u64) {
+        let Op::Write { row, request, value, .. } = &asked.op else { return };
+        if answer.is_done() {
+            self.tokens.insert(row.clone(), (answer.shard, answer.offset));
+        }
+        let Some(version) = answer.version() else { return };
         self.history.writes.push(WriteAnswered {
             row: Fingerprint::row(&self.placement, &row.partition_key, &row.sort_key),
             request: request.map(|request| Fingerprint::request(&self.placement, &row.partition_key, request)),
@@ -264,13 +340,75 @@ impl Client {
             issued_at,
             answered_at,
         });
+        self.acks.push(Ack {
+            placed: self.placement.place(&row.partition_key),
+            sort_keys: vec![row.sort_key.clone()],
+            version,
+            asked: Moment(asked.first_at),
+            answered: Moment(answered_at),
+        });
     }
 
     fn saw(&mut self, op: &Op, answer: &ReadAnswer, issued_at: u64, answered_at: u64) {
-        let Op::Read { row } = op else { return };
-        let found: Option<(Version, ValueHash)> =
-            answer.rows.first().map(|row| (row.version, ValueHash::of(&row.value)));
-        let row = Fingerprint::row(&self.placement, &row.partition_key, &row.sort_key);
-        self.history.reads.push(ReadSeen { row, found, issued_at, answered_at });
+        let seen: Vec<Seen> = answer.rows.iter().map(seen).collect();
+        match op {
+            Op::Read { row, freshness } => {
+                let found = seen.into_iter().next().map(|(_, version, value)| (version, value));
+                // An eventual read may be old: nothing that was answered before it counts.
+                let asked = if *freshness == Freshness::Eventual { 0 } else { issued_at };
+                if *freshness == Freshness::Linearizable {
+                    let found = found.as_ref().map(|(version, value)| (*version, ValueHash::of(value)));
+                    let row = Fingerprint::row(&self.placement, &row.partition_key, &row.sort_key);
+                    self.history.reads.push(ReadSeen { row, found, issued_at, answered_at });
+                }
+                self.note_read(row.clone(), found, asked);
+            }
+            Op::List { partition_key, .. } => self.saw_all(seen, issued_at, Some(partition_key)),
+            Op::Write { .. } | Op::Scan => {}
+        }
     }
+
+    /// Takes a page in, and tells whether it was the last.
+    fn turned_page(&mut self, page: ScanAnswer, issued_at: u64) -> bool {
+        self.pages.rows.extend(page.rows.iter().map(seen));
+        self.pages.after = page.next;
+        if self.pages.after.is_some() {
+            return false;
+        }
+        let Pages { rows, .. } = std::mem::take(&mut self.pages);
+        self.saw_all(rows, issued_at, None);
+        true
+    }
+
+    /// Takes in what a list or a whole scan showed: each row, and of the client's own rows also those that it lacks.
+    fn saw_all(&mut self, seen: Vec<Seen>, asked: u64, of_key: Option<&Vec<u8>>) {
+        let mut found = BTreeMap::new();
+        for (row, version, value) in seen {
+            if let Some((before, _)) = found.insert(row.clone(), (version, value)) {
+                self.doubled.get_or_insert_with(|| format!("{row:?} is shown twice, as {before} and as {version}"));
+            }
+        }
+        let mine = self.tokens.keys().filter(|row| of_key.is_none_or(|key| row.partition_key == *key));
+        let lacking: Vec<Row> = mine.filter(|row| !found.contains_key(row)).cloned().collect();
+        lacking.into_iter().for_each(|row| self.note_read(row, None, asked));
+        found.into_iter().for_each(|(row, found)| self.note_read(row, Some(found), asked));
+    }
+
+    fn note_read(&mut self, row: Row, found: Option<(Version, Vec<u8>)>, asked: u64) {
+        self.reads.push(invariants::Read {
+            placed: self.placement.place(&row.partition_key),
+            sort_key: row.sort_key,
+            asked: Moment(asked),
+            found,
+            served_by: Vec::new(),
+        });
+    }
+}
+
+/// A row as a list or a scan shows it.
+type Seen = (Row, Version, Vec<u8>);
+
+fn seen(row: &rehome_ports::Row) -> Seen {
+    let name = Row { partition_key: row.partition_key.clone(), sort_key: row.sort_key.clone() };
+    (name, row.version, row.value.clone())
 }

@@ -4,12 +4,16 @@ use crate::operator::KEYSPACE;
 use crate::process::lock;
 use crate::trace::Counts;
 use crate::world::{Failure, World};
-use rehome_invariants::{Accepted, Cutover, Fence, Grant, History, violations};
-use rehome_keyspace::{Outcome, Selector, ShardId, Side};
-use rehome_oracle::{Comparison, ControlStory, fold};
+use rehome_invariants::{Accepted, Cutover, Fence, Grant, History, Visible, VisibleRow, violations};
+use rehome_keyspace::{Epoch, KeyRange, Outcome, Selector, ShardId, Side, SlotId};
+use rehome_memory::MemoryStore;
+use rehome_oracle::{Comparison, ControlStory, KeyspaceStory, fold};
 use rehome_ports::{Reader, SnapshotStore};
 use rehome_records::control::data_topic;
-use rehome_records::{ControlEvent, ControlRecord, DataRecord, Logged, Mark, TopicPartition, store_key};
+use rehome_records::store_value::StoredRow;
+use rehome_records::{
+    ControlEvent, ControlRecord, DataRecord, Logged, Mark, SlotState, StateRegion, TopicPartition, store_key,
+};
 use std::ops::ControlFlow;
 
 /// Compares what clients were answered, what lies in the stores, and an independent fold of the logs.
@@ -27,7 +31,12 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     }
     let read = partitions.iter().map(|records| records.iter().cloned().map(Ok)).collect();
     let folded = fold(&story, keyspace.id, read).map_err(|error| Failure(format!("the logs do not fold: {error}")))?;
-    let history = history(&story, keyspace, &partitions, &folded);
+    let mut history = history(&story, keyspace, &partitions, &folded);
+    for client in &world.clients {
+        history.acks.extend(client.acks.iter().cloned());
+        history.reads.extend(client.reads.iter().cloned());
+    }
+    history.visible = Some(visible(world, &story, keyspace)?);
     let mut comparison = Comparison::new(&story, folded);
     for client in &world.clients {
         comparison.history(&client.history);
@@ -49,12 +58,59 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     if !findings.is_clean() {
         return Err(Failure(format!("the comparison finds\n{findings}")));
     }
+    if let Some(doubled) = world.clients.iter().find_map(|client| client.doubled.as_ref()) {
+        return Err(Failure(format!("R12: {doubled}")));
+    }
     let violated = violations(&history);
     if violated.is_empty() {
         return Ok(());
     }
     let texts: Vec<String> = violated.iter().map(ToString::to_string).collect();
     Err(Failure(texts.join("\n")))
+}
+
+/// Returns every row that a store would show to a reader, by the store's own states, and who owns what by the log.
+fn visible(world: &World, story: &ControlStory, keyspace: &KeyspaceStory) -> Result<Visible, Failure> {
+    let placement = keyspace.placement;
+    let owner = |(slot, (shard, _)): (u32, &(ShardId, Epoch))| (placement.slot_range(SlotId(slot)), *shard);
+    let mut visible = Visible { owners: (0..).zip(&keyspace.routes).map(owner).collect(), rows: Vec::new() };
+    let shows = |shard: ShardId, state: SlotState| match state {
+        SlotState::Owned { .. } => true,
+        SlotState::Contested { attempt, .. } => {
+            story.attempts.get(&attempt).and_then(|attempt| attempt.winner()) == Some(shard)
+        }
+        SlotState::Closed { .. } => false,
+    };
+    for ((_, _, shard), store) in lock(&world.site.stores).iter().filter(|((_, owner, _), _)| *owner == keyspace.id) {
+        let states = entries(store, &store_key::kind_range(store_key::KIND_STATE))?;
+        for (_, state) in states {
+            let region = StateRegion::decode(&state).map_err(|error| Failure(error.to_string()))?;
+            if !shows(*shard, region.state) {
+                continue;
+            }
+            for (key, value) in entries(store, &store_key::kind_of_range(store_key::KIND_ROW, &region.range))? {
+                let stored = StoredRow::decode(&value).map_err(|error| Failure(error.to_string()))?;
+                let name = placement.unplace(&key[1..]);
+                let (partition_key, sort_key) = name.ok_or_else(|| Failure(format!("{key:02x?} names no row")))?;
+                let Some(value) = stored.value else { continue };
+                let placed = placement.place(&partition_key);
+                let (sort_key, version) = (sort_key.to_vec(), stored.version);
+                visible.rows.push(VisibleRow { shard: *shard, placed, sort_key, version, value });
+            }
+        }
+    }
+    Ok(visible)
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn entries(store: &MemoryStore, range: &KeyRange) -> Result<Entries, Failure> {
+    let mut entries = Entries::new();
+    let looked = store.scan(range, false, &mut |key, value| {
+        entries.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    });
+    looked.map(|()| entries).map_err(|error| Failure(error.to_string()))
 }
 
 fn count_horizons(counts: &mut Counts, control: &[Logged], partitions: &[Vec<Logged>]) {

@@ -31,6 +31,8 @@ pub struct Counts {
     pub steps: u64,
     pub acks: u64,
     pub reads: u64,
+    pub lists: u64,
+    pub scans: u64,
     pub retries: u64,
     pub crashes: u64,
     pub freezes: u64,
@@ -57,11 +59,17 @@ impl Counts {
         }
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 18] {
+    pub fn note_read(&mut self, is_list: bool) {
+        *(if is_list { &mut self.lists } else { &mut self.reads }) += 1;
+    }
+
+    fn fields(&mut self) -> [(&'static str, &mut u64); 20] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
             ("reads", &mut self.reads),
+            ("lists", &mut self.lists),
+            ("scans", &mut self.scans),
             ("retries", &mut self.retries),
             ("crashes", &mut self.crashes),
             ("freezes", &mut self.freezes),
