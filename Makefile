@@ -27,7 +27,7 @@ demo: ## reshard three million flights under load and compare (ARGS='--input zip
 	@scripts/demo.sh $(ARGS)
 
 bench: ## measure, beside what disk and RocksDB do by themselves (ARGS='--repeat 5' and so on)
-	@"$$(scripts/build.sh release | tail -n 1)" bench $(ARGS)
+	@"$$(scripts/build.sh | tail -n 1)" bench $(ARGS)
 
 test: ## run every test lane (LANES='tidy lint unit conformance simulation integration cutovers' chooses)
 	@scripts/test.sh

@@ -48,7 +48,7 @@ pub fn run(dir: &Path, options: &Options) -> anyhow::Result<Figures> {
     self::system::measure(&dir.join("system"), options, &mut system)?;
     std::fs::remove_dir_all(dir.join("system"))?;
     say("disk and RocksDB alone");
-    ceilings::measure(&dir.join("ceilings"), options.in_flight, &mut all)?;
+    ceilings::measure(&dir.join("ceilings"), options.rows, options.in_flight, &mut all)?;
     all.0.extend(system.0);
     Ok(all)
 }

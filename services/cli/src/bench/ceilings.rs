@@ -19,19 +19,22 @@ const BLOCK_BYTES: usize = 4096;
 const FILE_BYTES: u64 = 16 << 20;
 const SYNCS: u64 = 500;
 const COMMITS_FOR: Duration = Duration::from_secs(3);
-const ROWS: u64 = 1_000_000;
+const ROWS_MAX: u64 = 1_000_000;
 const BATCH: u64 = 1_000;
-/// Odd, and no divisor of the rows: visits each row once, in a scattered order.
+/// A prime above the number of batches, so no divisor of the rows: visits each row once, in a scattered order.
 const STRIDE: u64 = 7_919;
 const STACK_BYTES: usize = 128 << 10;
 
-/// Measures in the folder, which is made and removed.
-pub fn measure(dir: &Path, concurrency: u32, figures: &mut Figures) -> anyhow::Result<()> {
+const _: () = assert!(STRIDE > ROWS_MAX / BATCH, "a divisor of the rows would leave some out");
+
+/// Measures in the folder, which is made and removed, with as many rows, up to a million.
+pub fn measure(dir: &Path, rows: u64, concurrency: u32, figures: &mut Figures) -> anyhow::Result<()> {
+    let rows = (rows / BATCH * BATCH).clamp(BATCH, ROWS_MAX);
     std::fs::create_dir_all(dir)?;
     syncs(dir, figures).context("cannot sync blocks")?;
     synced_commits(dir, concurrency, figures).context("cannot commit to RocksDB")?;
-    unlogged(dir, figures).context("cannot write to RocksDB")?;
-    ingest(dir, figures).context("cannot ingest into RocksDB")?;
+    unlogged(dir, rows, figures).context("cannot write to RocksDB")?;
+    ingest(dir, rows, figures).context("cannot ingest into RocksDB")?;
     std::fs::remove_dir_all(dir)?;
     Ok(())
 }
@@ -93,43 +96,43 @@ fn synced_commits(dir: &Path, writers: u32, figures: &mut Figures) -> anyhow::Re
 }
 
 /// Batches without a log, in a scattered order, then one scan of everything.
-fn unlogged(dir: &Path, figures: &mut Figures) -> anyhow::Result<()> {
+fn unlogged(dir: &Path, rows: u64, figures: &mut Figures) -> anyhow::Result<()> {
     let db = DB::open(&options(), dir.join("unlogged"))?;
     let mut unlogged = WriteOptions::default();
     unlogged.disable_wal(true);
     let began = Instant::now();
-    for first in (0..ROWS).step_by(BATCH as usize) {
+    for first in (0..rows).step_by(BATCH as usize) {
         let mut batch = WriteBatch::default();
-        (first..first + BATCH).for_each(|number| batch.put(key(number * STRIDE % ROWS), [b'v'; VALUE_BYTES]));
+        (first..first + BATCH).for_each(|number| batch.put(key(number * STRIDE % rows), [b'v'; VALUE_BYTES]));
         db.write_opt(batch, &unlogged)?;
     }
-    figures.rate("rocksdb_unlogged_batch_writes_per_sec", ROWS, began.elapsed());
+    figures.rate("rocksdb_unlogged_batch_writes_per_sec", rows, began.elapsed());
     db.flush()?;
     let began = Instant::now();
-    let mut rows = 0;
+    let mut scanned = 0;
     for row in db.iterator(IteratorMode::Start) {
         row?;
-        rows += 1;
+        scanned += 1;
     }
-    anyhow::ensure!(rows == ROWS, "{rows} rows were scanned, not {ROWS}");
-    figures.rate("rocksdb_scan_rows_per_sec", rows, began.elapsed());
+    anyhow::ensure!(scanned == rows, "{scanned} rows were scanned, not {rows}");
+    figures.rate("rocksdb_scan_rows_per_sec", scanned, began.elapsed());
     Ok(())
 }
 
 /// Sorted rows into one file, and the file into a database.
-fn ingest(dir: &Path, figures: &mut Figures) -> anyhow::Result<()> {
+fn ingest(dir: &Path, rows: u64, figures: &mut Figures) -> anyhow::Result<()> {
     let options = options();
     let db = DB::open(&options, dir.join("ingested"))?;
     let path = dir.join("run.sst");
     let began = Instant::now();
     let mut writer = SstFileWriter::create(&options);
     writer.open(&path)?;
-    (0..ROWS).try_for_each(|number| writer.put(key(number), [b'v'; VALUE_BYTES]))?;
+    (0..rows).try_for_each(|number| writer.put(key(number), [b'v'; VALUE_BYTES]))?;
     writer.finish()?;
     let mut moved = IngestExternalFileOptions::default();
     moved.set_move_files(true);
     db.ingest_external_file_opts(&moved, vec![&path])?;
-    figures.rate("rocksdb_sst_ingest_rows_per_sec", ROWS, began.elapsed());
+    figures.rate("rocksdb_sst_ingest_rows_per_sec", rows, began.elapsed());
     Ok(())
 }
 

@@ -96,7 +96,7 @@ impl System {
             super::say(&format!("{in_flight} writes on their way at once"));
             let until = Until::After(Duration::from_secs(options.seconds));
             let (writes, took) = closed_loop::run(&self.target, in_flight, until, options.seed)?;
-            figures.rate(format!("writes_{in_flight}_in_flight_per_sec"), writes, took);
+            figures.rate(format!("acknowledged_and_applied_{in_flight}_in_flight_per_sec"), writes, took);
         }
         Ok(())
     }

@@ -23,13 +23,13 @@ pub struct Args {
     #[arg(long, default_value = "5000,20000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     rates: Vec<u32>,
     /// Fewest cutovers at each rate
-    #[arg(long, default_value_t = 40)]
-    cutovers: usize,
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
+    cutovers: u32,
     /// Closed-loop writes on their way at once, here and for RocksDB alone; 16 times that are tried as well
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     in_flight: u32,
     /// Seconds of each load during which nothing moves
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Times that everything is measured, each in a process of its own
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -92,7 +92,7 @@ fn once(args: &Args) -> Result<Figures, Failure> {
         rows: args.rows,
         shards: args.shards,
         rates: args.rates.clone(),
-        cutovers: args.cutovers,
+        cutovers: args.cutovers as usize,
         in_flight: args.in_flight,
         seconds: args.seconds,
         replayed: REPLAYED_MAX.min(args.rows / u64::from(2 * args.shards)),
