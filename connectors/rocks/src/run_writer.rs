@@ -13,10 +13,18 @@ use std::path::{Path, PathBuf};
 /// tables there every flush waits for a compaction: 28 small runs made one wait for 8 s.
 const RUN_BYTES: u64 = 64 << 20;
 
+/// Free bytes of the disk below which no copy is written. Reason: a log that cannot write stops everybody, a copy can
+/// wait; so much does the log write ahead, and the stores of a node flush, before an operator can act.
+const KEPT_FREE_BYTES: u64 = 64 << 20;
+/// Bytes of entries between two looks at the room.
+const CHECK_ROOM_EVERY_BYTES: u64 = 4 << 20;
+
 /// Writes one snapshot into its folder.
 pub struct RunWriter {
     dir: PathBuf,
     run_bytes: u64,
+    /// Bytes of entries since the room was looked at.
+    unchecked_bytes: u64,
     current: Option<Current>,
     last_key: Vec<u8>,
     any_key: bool,
@@ -34,12 +42,34 @@ impl RunWriter {
     pub fn new(dir: PathBuf, run_bytes: Option<u64>) -> RunWriter {
         RunWriter {
             dir,
+            unchecked_bytes: CHECK_ROOM_EVERY_BYTES,
             run_bytes: run_bytes.unwrap_or(RUN_BYTES),
             current: None,
             last_key: Vec::new(),
             any_key: false,
             runs: Vec::new(),
         }
+    }
+
+    /// Errors: `NotApplied` when the disk has no room for a copy; what was written so far is of no use.
+    fn check_room(&mut self, entry_bytes: u64) -> Result<(), PortError> {
+        self.unchecked_bytes += entry_bytes;
+        if self.unchecked_bytes < CHECK_ROOM_EVERY_BYTES {
+            return Ok(());
+        }
+        self.unchecked_bytes = 0;
+        let room = rustix::fs::statvfs(&self.dir).map_err(|error| not_written(&self.dir, &error.into()))?;
+        let free_bytes = room.f_bavail * room.f_frsize;
+        if free_bytes >= KEPT_FREE_BYTES {
+            return Ok(());
+        }
+        Err(PortError::not_applied(format!(
+            "only {} MiB are free where snapshots are written, in {}, and {} MiB are kept for the log and the stores; the copy goes \
+             on when there is more room",
+            free_bytes >> 20,
+            self.dir.parent().unwrap_or(&self.dir).display(),
+            KEPT_FREE_BYTES >> 20
+        )))
     }
 
     fn end_run(&mut self) -> Result<(), PortError> {
@@ -60,6 +90,7 @@ impl SnapshotWriter for RunWriter {
             return Err(PortError::broken(format!("keys of {} do not ascend", self.dir.display())));
         }
         self.any_key = true;
+        self.check_room((key.len() + value.len()) as u64)?;
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         let current = match &mut self.current {

@@ -50,7 +50,7 @@ impl Copier {
     pub fn export(&self, move_id: MoveId, copy: u32) -> Result<Exported, PortError> {
         let name = snapshot_name(self.keyspace, self.shard, move_id, copy);
         let mut exported = None;
-        self.store.snapshot(&mut |reader| {
+        let looked = self.store.snapshot(&mut |reader| {
             let applied = reader.get(&store_key::applied())?;
             let applied = applied.map(|applied| StoredApplied::decode(&applied)).transpose().map_err(unreadable)?;
             let outbound = outbound_of(reader, move_id)?;
@@ -79,7 +79,12 @@ impl Copier {
             around(&self.hook, Step::SealSnapshot, || writer.seal(&manifest))?;
             exported = Some(Exported { manifest, base: digest.minus(outbound.change) });
             Ok(())
-        })?;
+        });
+        if let Err(error) = looked {
+            // It takes room that somebody else may need until the next try.
+            self.snapshots.remove(&name)?;
+            return Err(error);
+        }
         exported.ok_or_else(|| PortError::broken("the store's snapshot was never looked at"))
     }
 

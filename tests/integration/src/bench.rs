@@ -56,10 +56,18 @@ impl Prepared {
 impl Bench {
     /// Returns an empty folder with clients that have asked nothing yet.
     pub fn empty(seed: u64, medium: Medium) -> anyhow::Result<Bench> {
+        Ok(Bench::with(seed, medium.make_folder()?))
+    }
+
+    /// Returns the same below that folder, for a test that brings its own file system.
+    pub fn on(seed: u64, parent: &Path) -> anyhow::Result<Bench> {
+        Ok(Bench::with(seed, tempfile::tempdir_in(parent)?))
+    }
+
+    fn with(seed: u64, dir: TempDir) -> Bench {
         let clients = (0..CLIENTS).map(|number| Client::new(number, seed)).collect();
-        let dir = medium.make_folder()?;
         let program = binaries::with_fail_points();
-        Ok(Bench {
+        Bench {
             dir,
             program,
             clients,
@@ -67,7 +75,7 @@ impl Bench {
             process: None,
             load: None,
             told: Memory::default(),
-        })
+        }
     }
 
     /// Returns a bench whose keyspace has that many shards, and every row once.

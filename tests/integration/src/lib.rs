@@ -4,6 +4,7 @@
 //! - [`ephemeral`]: a server as users' own tests start it.
 //! - [`http`]: its API as JSON; [`endpoint`]: where clients find it, whichever life it is in.
 //! - [`client`]: a client that asks until it is answered and knows what every answer must be; [`load`]: some of them.
+//! - [`small_disk`]: a file system that a test can fill.
 //! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
 //! - [`bench`]: a folder with its clients, through several lives of the process.
 //! - [`folder`]: a folder that no process holds: its logs, its stores, the three-way comparison.
@@ -24,6 +25,7 @@ pub mod pairs;
 pub mod pipe;
 pub mod process;
 pub mod shell;
+pub mod small_disk;
 pub mod wait;
 
 pub use bench::{Bench, KEYSPACE, Prepared};
