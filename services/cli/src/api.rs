@@ -1,39 +1,36 @@
-//! The HTTP API: JSON over 127.0.0.1. Shapes are in [`crate::wire`].
+//! The HTTP API: JSON, on 127.0.0.1 unless told otherwise. Shapes are in [`crate::wire`].
 //!
-//! ```text
-//! GET    /v1/status
-//! GET    /v1/keyspaces                      POST /v1/keyspaces
-//! GET    /v1/keyspaces/{name}               GET  /v1/keyspaces/{name}/key?key=
-//! GET    /v1/keyspaces/{name}/rows?key=     POST, DELETE the same
-//! GET    /v1/keyspaces/{name}/scan          POST /v1/keyspaces/{name}/import
-//! POST   /v1/keyspaces/{name}/reshard
-//! GET    /v1/jobs                           GET  /v1/jobs/{job}
-//! GET    /v1/jobs/{job}/wait?timeout_ms=    GET  /v1/jobs/{job}/explain
-//! POST   /v1/jobs/{job}/pause               POST /v1/jobs/{job}/resume
-//! POST   /v1/jobs/{job}/cancel              POST /v1/jobs/{job}/complete
-//! GET    /v1/moves/{move}/explain
-//! ```
+//! - [`table`]: every route, one line each; [`openapi`]: their description.
+//! - [`admission`]: how much of requests and answers is held at once; [`ending`]: how the API ends.
+//! - [`codes`]: every code that can be told, one line each; [`errors`]: refusals.
+//! - [`rows`], [`list`], [`scan`], [`import`], [`keyspaces`], [`jobs`], [`explain`], [`health`], [`metrics`]: what
+//!   routes do; [`parse`] and [`shapes`]: from texts to what the cores know, and back.
 
 mod admission;
+mod codes;
 mod ending;
 mod errors;
 mod explain;
+mod health;
 mod import;
 mod jobs;
 mod keyspaces;
+mod list;
+mod metrics;
+mod openapi;
 mod parse;
 mod plan;
 mod rows;
 mod scan;
 mod shapes;
+mod table;
 
 pub use ending::Stage;
 
 use crate::cluster::Cluster;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware;
-use axum::routing::{get, post};
+use axum::middleware::{from_fn, from_fn_with_state};
 use errors::Refusal;
 use rehome_control_core::{Decision, Keyspace};
 use rehome_records::ControlEvent;
@@ -50,6 +47,8 @@ pub struct Api {
     cluster: Arc<Cluster>,
     /// The folder's name, for the status.
     data: String,
+    /// How often each kind of refusal was told.
+    told: codes::Told,
     /// Changes whenever the control log was folded further.
     folded: watch::Receiver<()>,
     stage: watch::Receiver<Stage>,
@@ -62,29 +61,16 @@ pub fn routes(cluster: Arc<Cluster>, data: String, stage: watch::Receiver<Stage>
     let (changed, folded) = watch::channel(());
     cluster.desk().watch(Arc::new(move || changed.send_replace(())));
     let admission = admission::Admission::default();
-    let api = Arc::new(Api { cluster, data, folded, stage: stage.clone() });
-    Router::new()
-        .route("/v1/status", get(keyspaces::status))
-        .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
-        .route("/v1/keyspaces/{name}", get(keyspaces::show))
-        .route("/v1/keyspaces/{name}/key", get(keyspaces::key))
-        .route("/v1/keyspaces/{name}/rows", get(rows::read).post(rows::put).delete(rows::delete))
-        .route("/v1/keyspaces/{name}/scan", get(scan::scan))
-        .route("/v1/keyspaces/{name}/import", post(import::import))
-        .route("/v1/keyspaces/{name}/reshard", post(jobs::reshard))
-        .route("/v1/jobs", get(jobs::list))
-        .route("/v1/jobs/{job}", get(jobs::show))
-        .route("/v1/jobs/{job}/wait", get(jobs::wait))
-        .route("/v1/jobs/{job}/explain", get(explain::job))
-        .route("/v1/jobs/{job}/pause", post(jobs::pause))
-        .route("/v1/jobs/{job}/resume", post(jobs::resume))
-        .route("/v1/jobs/{job}/cancel", post(jobs::cancel))
-        .route("/v1/jobs/{job}/complete", post(jobs::complete))
-        .route("/v1/moves/{move}/explain", get(explain::one_move))
+    let api = Arc::new(Api { cluster, data, told: codes::Told::default(), folded, stage: stage.clone() });
+    let entries = table::entries().into_iter();
+    entries
+        .fold(Router::new(), |router, entry| router.route(entry.path, entry.handler))
         .fallback(errors::no_such_route)
+        .method_not_allowed_fallback(errors::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn(move |request, next| admission.clone().admit(request, next)))
-        .layer(middleware::from_fn_with_state(stage, ending::answer_or_refuse))
+        .layer(from_fn(move |request, next| admission.clone().admit(request, next)))
+        .layer(from_fn_with_state(stage, ending::answer_or_refuse))
+        .layer(from_fn_with_state(Arc::clone(&api), errors::shape_and_count))
         .with_state(api)
 }
 

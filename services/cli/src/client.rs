@@ -52,7 +52,7 @@ impl Client {
         if status < 300 {
             return serde_json::from_slice(&body).map_err(|error| {
                 let message = format!("the answer of {} cannot be read: {error}", self.server);
-                Failure::new(Exit::Failed, "answer-unreadable", message).next("rehome --version")
+                Failure::new(Exit::Failed, "answer_unreadable", message).next("rehome --version")
             });
         }
         Err(refusal(status, &body))
@@ -97,7 +97,7 @@ fn refusal(status: u16, body: &[u8]) -> Failure {
         400 => Exit::Usage,
         404 => Exit::NotFound,
         408 | 504 => Exit::TimedOut,
-        409 | 412 | 422 => Exit::Refused,
+        409 | 412 | 413 | 422 => Exit::Refused,
         _ => Exit::Failed,
     };
     match serde_json::from_slice::<ErrorBody>(body) {
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn a_refusal_keeps_its_code_and_its_next_steps() {
         let body =
-            br#"{"error":{"code":"name-taken","message":"keyspace exists"},"next_steps":["rehome keyspace list"]}"#;
+            br#"{"error":{"code":"name_taken","message":"keyspace exists"},"next_steps":["rehome keyspace list"]}"#;
         let failure = refusal(409, body);
-        assert_eq!((failure.exit, failure.code.as_str()), (Exit::Refused, "name-taken"));
+        assert_eq!((failure.exit, failure.code.as_str()), (Exit::Refused, "name_taken"));
         assert_eq!(failure.to_string(), "error: keyspace exists\n  next: rehome keyspace list");
         assert_eq!(refusal(500, b"oops").message, "status 500: oops");
     }

@@ -32,7 +32,10 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return exit::wrong_usage(&error, std::env::args().skip(1)),
+    };
     let json = args.command.wants_json();
     match commands::run(args.command) {
         Ok(()) => ExitCode::SUCCESS,

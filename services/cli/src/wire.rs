@@ -3,20 +3,23 @@
 //! Keys and values are strings: UTF-8 as they stand, or base64 where `"encoding": "base64"` says so, for the whole
 //! object. Answers use base64 only for rows that are not UTF-8.
 
+mod health;
 mod jobs;
 mod keyspaces;
 mod rows;
 
+pub use health::*;
 pub use jobs::*;
 pub use keyspaces::*;
 pub use rows::*;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the keys and values of an object are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
     #[default]
@@ -48,15 +51,18 @@ impl Encoding {
 }
 
 /// The body of every answer that is not a success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     pub error: ErrorShape,
     /// Commands to run next.
     pub next_steps: Vec<String>,
+    /// The write that it is about, when that was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<WriteShape>,
 }
 
 /// What is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorShape {
     /// Stable.
     pub code: String,
@@ -97,8 +103,8 @@ mod tests {
         };
         let text = serde_json::to_string(&row).unwrap();
         assert_eq!(text, r#"{"key":"k","sort":"s","value":"v","version":"4@811","encoding":"utf8"}"#);
-        let error = ErrorShape { code: "no-row".into(), message: "m".into(), retry_after_ms: None };
-        let text = serde_json::to_string(&ErrorBody { error, next_steps: vec![] }).unwrap();
-        assert_eq!(text, r#"{"error":{"code":"no-row","message":"m"},"next_steps":[]}"#);
+        let error = ErrorShape { code: "row_unknown".into(), message: "m".into(), retry_after_ms: None };
+        let text = serde_json::to_string(&ErrorBody { error, next_steps: vec![], write: None }).unwrap();
+        assert_eq!(text, r#"{"error":{"code":"row_unknown","message":"m"},"next_steps":[]}"#);
     }
 }

@@ -80,6 +80,7 @@ impl Writes {
         let Epoch(epoch) = lane.route.epoch;
         let shard = lane.route.shard;
         let partition = self.partitions.get(&(waiting.write.keyspace, shard));
+        let code = if lane.is_held() { "paused" } else { "deadline" };
         let why = if lane.is_held() {
             format!("slot {} is changing owner: shard {shard} refuses epoch {epoch}, no newer is known", waiting.slot)
         } else if !waiting.copies.is_empty() {
@@ -89,7 +90,7 @@ impl Writes {
             format!("shard {shard} takes no writes: {}", error.unwrap_or("its log is slow"))
         };
         if waiting.surely_not_applied() {
-            return Refused::not_applied("deadline", format!("not written before the deadline: {why}"));
+            return Refused::not_applied(code, format!("not written before the deadline: {why}"));
         }
         Refused::unknown("deadline", format!("no answer before the deadline, it may be written yet: {why}"))
     }

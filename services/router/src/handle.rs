@@ -135,6 +135,11 @@ impl RouterHandle {
         *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many asks wait in the queue in front of the router.
+    pub fn queued(&self) -> usize {
+        self.shared.queued.load(Ordering::Relaxed)
+    }
+
     fn send(&self, message: RouterMessage, sheds: bool) {
         let (asks, bytes, limits) = (message.asks(), message.bytes(), &self.shared.limits);
         let queued = self.shared.queued.fetch_add(asks, Ordering::Relaxed) + asks;

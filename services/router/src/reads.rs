@@ -123,12 +123,15 @@ impl Reads {
         while let Some(ask) = self.timers.pop_deadline(turn.now_ms) {
             let waiting = &self.waiting[&ask];
             let shard = waiting.tried.shard;
-            let why = match &waiting.refused {
-                Some(refused) => refused.to_string(),
-                None => "no answer".to_owned(),
+            let why = waiting.refused.as_ref().map_or("no answer".to_owned(), ToString::to_string);
+            let message = format!("not read before the deadline: shard {shard}: {why}");
+            let refused = match waiting.refused {
+                Some(ReadRefused::NotOwner) => Refused::not_applied("not_owner", message),
+                Some(ReadRefused::Unavailable { .. } | ReadRefused::Overloaded) => {
+                    Refused::not_applied("replica_unavailable", message)
+                }
+                None => Refused::not_applied("deadline", message),
             };
-            let refused =
-                Refused::not_applied("deadline", format!("not read before the deadline: shard {shard}: {why}"));
             self.answer(turn, ask, Err(refused));
         }
         while let Some(ask) = self.timers.pop_retry(turn.now_ms) {

@@ -145,7 +145,7 @@ fn an_unavailable_replica_is_tried_again_until_the_deadline() {
     }
     assert_eq!((tries, story.now_ms), (5, 100));
     let refused = story.reads[0].clone().unwrap_err();
-    assert_eq!((refused.remedy, refused.code), (Remedy::NotApplied, "deadline"));
+    assert_eq!((refused.remedy, refused.code), (Remedy::NotApplied, "replica_unavailable"));
     assert!(refused.message.contains("starting"), "{refused}");
     assert_eq!(story.core.wake_at_ms(), None);
 }

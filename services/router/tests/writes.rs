@@ -393,7 +393,7 @@ fn at_the_deadline_a_write_whose_copies_were_all_stale_is_surely_not_applied() {
     story.now_ms = 50;
     assert_eq!(story.turn(), []);
     let refused = story.answer(1).unwrap_err();
-    assert_eq!((refused.remedy, refused.code), (Remedy::NotApplied, "deadline"));
+    assert_eq!((refused.remedy, refused.code), (Remedy::NotApplied, "paused"));
     assert!(refused.message.contains("slot 0 is changing owner"), "{refused}");
 }
 

@@ -201,7 +201,7 @@ impl Bench {
         let body = json!({ "name": KEYSPACE, "shards": shards, "buckets": BUCKETS });
         let answer = Http::default().post(&self.server()?, "/v1/keyspaces", &body)?;
         match answer.body["error"]["code"].as_str() {
-            Some("name-taken") => Ok(()),
+            Some("name_taken") => Ok(()),
             _ => answer.good().map(drop),
         }
     }

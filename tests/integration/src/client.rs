@@ -207,8 +207,8 @@ impl Client {
         })?;
         let found = answer["version"].as_str().map(version).transpose()?;
         match (answer["verdict"].as_str(), found) {
-            (Some("accepted" | "accepted-before"), Some(version)) => Ok(Judged::Accepted(version)),
-            (Some("condition-failed"), found) => Ok(Judged::ConditionFailed(found)),
+            (Some("accepted"), Some(version)) => Ok(Judged::Accepted(version)),
+            (Some("condition_failed"), found) => Ok(Judged::ConditionFailed(found)),
             _ => bail!("{request:?} was answered {answer}"),
         }
     }
@@ -264,7 +264,7 @@ impl Client {
             let issued_at = ticks();
             match put(&server) {
                 Ok(answer) if answer.is_passing() => failed = format!("{answer:?}"),
-                Ok(answer) => return Ok((answer.good()?, issued_at)),
+                Ok(answer) => return Ok((answer.judged()?, issued_at)),
                 Err(error) => failed = format!("{error:#}"),
             }
             last = Some(server);

@@ -15,6 +15,14 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Returns the write that was judged, whatever the verdict; the body of any other success.
+    pub fn judged(self) -> anyhow::Result<Value> {
+        match &self.body["write"] {
+            Value::Object(write) => Ok(Value::Object(write.clone())),
+            _ => self.good(),
+        }
+    }
+
     /// Returns the body of a success.
     pub fn good(self) -> anyhow::Result<Value> {
         anyhow::ensure!(self.status < 300, "status {}: {}", self.status, self.body);

@@ -163,17 +163,44 @@ fn every_verb_answers_in_json_also_when_it_fails() {
     }
     let late = shell.run(&format!("cancel {job} --json"));
     let refused: Value = serde_json::from_str(&late.out).expect("a refusal is JSON too");
-    assert_eq!((late.exit, refused["error"]["code"].as_str()), (3, Some("cancel-too-late")), "{late:?}");
+    assert_eq!((late.exit, refused["error"]["code"].as_str()), (3, Some("cancel_too_late")), "{late:?}");
     let other = job_of(&shell.json("reshard flights --shards 2"));
     let cancelled = shell.run(&format!("cancel {other} --json"));
     assert!(serde_json::from_str::<Value>(&cancelled.out).is_ok(), "{cancelled:?}");
-    for line in
-        ["get flights nobody nothing", "show 999999", "reshard flights --shards 0", "import flights /x.csv --key a"]
-    {
+    // The last ones are wrong before any server is asked.
+    for line in [
+        "get flights nobody nothing",
+        "show 999999",
+        "reshard flights --shards 0",
+        "import flights /x.csv --key a",
+        "keyspace create other",
+        "put flights a s v --request abc",
+        "nonsense",
+    ] {
         let said = shell.run(&format!("{line} --json"));
         let body: Value = serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{line}: {error}: {said:?}"));
-        assert!(body["error"]["code"].is_string() && body["next_steps"].is_array(), "{line}: {body}");
+        assert!(body["error"]["code"].is_string(), "{line}: {body}");
+        assert!(body["next_steps"][0].as_str().is_some_and(|step| step.starts_with("rehome ")), "{line}: {body}");
     }
+    shell.stop().expect("it stops");
+}
+
+#[test]
+fn a_list_that_has_more_rows_names_the_command_for_the_next_page() {
+    let shell = Shell::start().expect("it starts");
+    shell.good("keyspace create flights --shards 2 --buckets 64");
+    (0..7).for_each(|row| drop(shell.good(&format!("put flights a {row} v"))));
+    let (mut line, mut pages) = ("get flights a --list --limit 3 --from 1 --reverse".to_owned(), Vec::new());
+    loop {
+        let said = shell.run(&line);
+        assert_eq!(said.exit, 0, "{line}: {said:?}");
+        pages.push(said.out.lines().filter_map(|line| line.split('\t').nth(1)).collect::<Vec<_>>().join(" "));
+        match said.err.split_once("next: rehome ") {
+            Some((_, next)) => line = next.trim().to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(pages, ["6 5 4", "3 2 1"]);
     shell.stop().expect("it stops");
 }
 

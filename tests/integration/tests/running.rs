@@ -66,7 +66,7 @@ fn a_write_that_cannot_be_answered_any_more_is_said_to_be_unknown() {
         Http::default().post(server, &format!("/v1/keyspaces/{KEYSPACE}/rows"), &row)
     };
     let (answer, _) = end_while_held("router.append.before", ask).unwrap_or_else(|error| panic!("{error:#}"));
-    assert_eq!((answer.status, &answer.body["error"]["code"]), (504, &json!("outcome-unknown")), "{answer:?}");
+    assert_eq!((answer.status, &answer.body["error"]["code"]), (504, &json!("outcome_unknown")), "{answer:?}");
     assert!(answer.body["error"]["retry_after_ms"].as_u64().is_some_and(|after_ms| after_ms > 0), "{answer:?}");
 }
 

@@ -1,28 +1,43 @@
 //! Everything that is not a success, as a status and a body with a stable code and the next command to run.
 
-use crate::wire::{ErrorBody, ErrorShape};
+use super::Api;
+use super::codes::{self, Kind};
+use crate::wire::{ErrorBody, ErrorShape, WriteShape};
 use axum::Json;
+use axum::body::to_bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::http::StatusCode;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rehome_ports::{PortError, Remedy};
 use rehome_router::limits::KEY_BYTES_MAX;
+use std::sync::Arc;
 
-/// When to ask again a server that stops, in milliseconds. Reason: a restart takes about as long.
-const STOPPED_RETRY_MS: u64 = 500;
+/// Longest text of a refusal that is not ours yet, in bytes.
+const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// A refusal on its way to a client.
 #[derive(Debug)]
 pub struct Refusal {
-    status: StatusCode,
-    error: ErrorShape,
+    kind: &'static Kind,
+    message: String,
+    retry_after_ms: Option<u64>,
     next_steps: Vec<String>,
+    /// Boxed: most refusals have none.
+    write: Option<Box<WriteShape>>,
 }
 
 impl Refusal {
-    fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Refusal {
-        let error = ErrorShape { code: code.into(), message: message.into(), retry_after_ms: None };
-        Refusal { status, error, next_steps: Vec::new() }
+    /// Returns a refusal of one of the kinds in [`codes`].
+    pub fn new(code: &str, message: impl Into<String>) -> Refusal {
+        Refusal::of(Kind::of(code), message)
+    }
+
+    fn of(kind: &'static Kind, message: impl Into<String>) -> Refusal {
+        let retry_after_ms = kind.retry_after_ms;
+        Refusal { kind, message: message.into(), retry_after_ms, next_steps: Vec::new(), write: None }
     }
 
     pub fn next(mut self, step: impl Into<String>) -> Refusal {
@@ -32,7 +47,7 @@ impl Refusal {
 
     /// Makes these the next steps, if it is one of those codes.
     pub fn instead(mut self, codes: &[&str], next_steps: impl FnOnce() -> Vec<String>) -> Refusal {
-        if codes.contains(&self.error.code.as_str()) {
+        if codes.iter().any(|code| Kind::of(code) == self.kind) {
             self.next_steps = next_steps();
         }
         self
@@ -40,101 +55,118 @@ impl Refusal {
 
     /// Makes the commands that the text names the next steps.
     fn next_of_text(mut self) -> Refusal {
-        self.next_steps = commands_in(&self.error.message);
+        self.next_steps = commands_in(&self.message);
         if self.next_steps.is_empty() { self.next("rehome status") } else { self }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, "bad-request", message)
+        Refusal::new("bad_request", message)
     }
 
     pub fn no_keyspace(name: &str) -> Refusal {
-        Refusal::new(StatusCode::NOT_FOUND, "keyspace-unknown", format!("there is no keyspace {name:?}"))
-            .next("rehome keyspace list")
+        Refusal::new("keyspace_unknown", format!("there is no keyspace {name:?}")).next("rehome keyspace list")
     }
 
     pub fn no_job(job: u64) -> Refusal {
-        Refusal::new(StatusCode::NOT_FOUND, "job-unknown", format!("there is no job {job}")).next("rehome list")
+        Refusal::new("job_unknown", format!("there is no job {job}")).next("rehome list")
     }
 
     pub fn no_move(move_id: u64) -> Refusal {
-        Refusal::new(StatusCode::NOT_FOUND, "move-unknown", format!("there is no move {move_id}")).next("rehome list")
+        Refusal::new("move_unknown", format!("there is no move {move_id}")).next("rehome list")
     }
 
     /// A plan that cannot be.
     pub fn plan(refused: &rehome_planner::PlanRefused) -> Refusal {
-        Refusal::new(StatusCode::CONFLICT, refused.code(), refused.to_string()).next_of_text()
+        Refusal::new(refused.code(), refused.to_string()).next_of_text()
     }
 
     /// The fold of the control log said no; its text names the next command.
     pub fn fold(refusal: &rehome_control_core::Refusal) -> Refusal {
-        let status = if refusal.code().ends_with("-unknown") { StatusCode::NOT_FOUND } else { StatusCode::CONFLICT };
-        Refusal::new(status, refusal.code(), refusal.to_string()).next_of_text()
+        Refusal::new(refusal.code(), refusal.to_string()).next_of_text()
     }
 
     /// The router said no.
     pub fn router(refused: rehome_router::Refused) -> Refusal {
-        let status = match refused.remedy {
-            Remedy::NotApplied if is_passing(&refused) => StatusCode::SERVICE_UNAVAILABLE,
-            Remedy::NotApplied => StatusCode::UNPROCESSABLE_ENTITY,
-            Remedy::Unknown => StatusCode::GATEWAY_TIMEOUT,
-            Remedy::Fenced | Remedy::Broken => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let (message, next) = match refused.code {
+        let kind = codes::of_router(&refused);
+        let (message, next) = match kind.code {
             "empty_key" => (format!("{}: it has 1 to {KEY_BYTES_MAX} bytes", refused.message), "rehome put --help"),
             "key_too_large" | "value_too_large" => (refused.message, "rehome put --help"),
             _ => (refused.message, "rehome status"),
         };
-        let code = refused.code.replace('_', "-");
-        let error = ErrorShape { code, message, retry_after_ms: refused.retry_after_ms };
-        Refusal { status, error, next_steps: vec![next.into()] }
+        let retry_after_ms = refused.retry_after_ms.or(kind.retry_after_ms);
+        Refusal { retry_after_ms, ..Refusal::of(kind, message).next(next) }
     }
 
-    /// The verdict on a write was neither a yes nor a failed condition.
-    pub fn verdict(code: &str, message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+    /// The verdict on a write was a no; nothing is changed.
+    pub fn verdict(code: &str, message: impl Into<String>, write: Option<WriteShape>) -> Refusal {
+        Refusal { write: write.map(Box::new), ..Refusal::new(code, message) }.next("rehome get --help")
+    }
+
+    /// Names the request id with which the same may be asked again, where that is what helps.
+    pub fn with_request(mut self, request: &str) -> Refusal {
+        if self.kind.code == "outcome_unknown" {
+            self.message += &format!("; ask again with Idempotency-Key: {request}");
+        }
+        self
+    }
+
+    /// Says which row of several it is about.
+    pub fn about_row(mut self, place: usize) -> Refusal {
+        self.message = format!("row {place}: {}", self.message);
+        self
     }
 
     /// There is no room for the request now.
     pub fn overloaded(retry_after_ms: u64) -> Refusal {
         let message = "the server works on as many requests as it has room for; ask again a little later";
-        let mut refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).next("rehome status");
-        refusal.error.retry_after_ms = Some(retry_after_ms);
-        refusal
+        Refusal { retry_after_ms: Some(retry_after_ms), ..Refusal::new("overloaded", message) }.next("rehome status")
     }
 
     /// The server stops; nothing was done.
     pub fn stopped() -> Refusal {
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping").later().next("rehome up")
+        Refusal::new("stopping", "the server is stopping").next("rehome up")
     }
 
     /// The server stops before it knows what became of a change.
     pub fn cut_off() -> Refusal {
         let message =
             "the server is stopping, and whether the change was made is unknown; ask again under the same request id";
-        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown", message).later().next("rehome up")
+        Refusal::new("outcome_unknown", message).next("rehome up")
     }
 
-    fn later(mut self) -> Refusal {
-        self.error.retry_after_ms = Some(STOPPED_RETRY_MS);
-        self
+    pub fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    /// Returns what is wrong, and the write that it is about.
+    pub fn into_parts(self) -> (ErrorShape, Option<WriteShape>) {
+        let code = self.kind.code.to_owned();
+        (
+            ErrorShape { code, message: self.message, retry_after_ms: self.retry_after_ms },
+            self.write.map(|write| *write),
+        )
     }
 }
 
 impl From<PortError> for Refusal {
     fn from(error: PortError) -> Refusal {
-        let status = match error.remedy {
-            Remedy::NotApplied => StatusCode::SERVICE_UNAVAILABLE,
-            Remedy::Unknown => StatusCode::GATEWAY_TIMEOUT,
-            Remedy::Fenced | Remedy::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        let code = match error.remedy {
+            Remedy::NotApplied => "log_failed",
+            Remedy::Unknown => "outcome_unknown",
+            Remedy::Fenced | Remedy::Broken => "broken",
         };
-        Refusal::new(status, "log-failed", error.message).next("rehome status")
+        Refusal::new(code, error.message).next("rehome status")
     }
 }
 
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Refusal {
-        Refusal { status: rejection.status(), ..Refusal::bad_request(rejection.body_text()) }
+        let code = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => "media_type_unsupported",
+            _ => "bad_request",
+        };
+        Refusal::new(code, rejection.body_text())
     }
 }
 
@@ -146,15 +178,18 @@ impl From<QueryRejection> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = ErrorBody { error: self.error, next_steps: self.next_steps };
-        (self.status, Json(body)).into_response()
+        let (kind, retry_after_ms, next_steps) = (self.kind, self.retry_after_ms, self.next_steps.clone());
+        let (error, write) = self.into_parts();
+        let body = ErrorBody { error, next_steps, write };
+        let status = StatusCode::from_u16(kind.status).expect("the table holds statuses");
+        let mut response = (status, Json(body)).into_response();
+        if let Some(after_ms) = retry_after_ms {
+            // The header knows whole seconds only; the body says it exactly.
+            response.headers_mut().insert(RETRY_AFTER, after_ms.div_ceil(1_000).into());
+        }
+        response.extensions_mut().insert(kind);
+        response
     }
-}
-
-/// Tells whether asking the same again may help: nothing is wrong with the ask itself.
-pub fn is_passing(refused: &rehome_router::Refused) -> bool {
-    let passing = ["deadline", "source_order", "overloaded", "router_stopped", "unknown_keyspace"];
-    refused.remedy == Remedy::Unknown || passing.contains(&refused.code)
 }
 
 /// Returns the commands in a text: those between backticks.
@@ -162,8 +197,44 @@ fn commands_in(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).filter(|part| part.starts_with("rehome ")).map(str::to_owned).collect()
 }
 
-pub async fn no_such_route(uri: axum::http::Uri) -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "route-unknown", format!("there is nothing at {}", uri.path()))
+/// Nothing is at that path.
+pub async fn no_such_route(uri: Uri) -> Refusal {
+    Refusal::new("route_unknown", format!("there is nothing at {}", uri.path())).next("rehome help")
+}
+
+/// Something is at that path, for another method.
+pub async fn no_such_method(method: Method, uri: Uri) -> Refusal {
+    Refusal::new("method_not_allowed", format!("{} does not take {method}", uri.path())).next("rehome help")
+}
+
+/// Gives refusals that the framework made the shape of ours, and counts all of them.
+pub async fn shape_and_count(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if response.status().as_u16() < 400 {
+        return response;
+    }
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json");
+    let response = if is_json { response } else { shaped(response).await };
+    if let Some(kind) = response.extensions().get::<&'static Kind>() {
+        api.told.count(kind);
+    }
+    response
+}
+
+async fn shaped(response: Response) -> Response {
+    let code = match response.status() {
+        StatusCode::NOT_FOUND => "route_unknown",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "media_type_unsupported",
+        status if status.is_client_error() => "bad_request",
+        _ => "internal",
+    };
+    // A text that cannot be had is replaced by what its code means.
+    let text = to_bytes(response.into_body(), TEXT_BYTES_MAX).await.unwrap_or_default();
+    let text =
+        if text.is_empty() { Kind::of(code).meaning.into() } else { String::from_utf8_lossy(&text).into_owned() };
+    Refusal::new(code, text).next("rehome help").into_response()
 }
 
 #[cfg(test)]
@@ -174,8 +245,29 @@ mod tests {
     fn a_refusal_names_the_commands_of_its_text_as_next_steps() {
         let text = "keys are moving; choose another `--shards`, or run `rehome wait 12`";
         assert_eq!(commands_in(text), ["rehome wait 12"]);
-        let refusal = |text: &str| Refusal::new(StatusCode::CONFLICT, "x", text).next_of_text();
+        let refusal = |text: &str| Refusal::new("job-empty", text).next_of_text();
         assert_eq!(refusal(text).next_steps, ["rehome wait 12"]);
         assert_eq!(refusal("0 shards cannot be").next_steps, ["rehome status"]);
+    }
+
+    #[test]
+    fn a_passing_refusal_says_when_to_ask_again_in_the_header_and_in_the_body() {
+        let refused = |retry_after_ms| rehome_router::Refused {
+            remedy: Remedy::NotApplied,
+            code: "overloaded",
+            message: "full".into(),
+            retry_after_ms,
+        };
+        for (given, told) in [(None, 20), (Some(1_500), 1_500)] {
+            let refusal = Refusal::router(refused(given));
+            assert_eq!(refusal.retry_after_ms, Some(told));
+            let response = refusal.into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(response.headers()[RETRY_AFTER], if told > 1_000 { "2" } else { "1" });
+        }
+        let unknown = rehome_router::Refused { remedy: Remedy::Unknown, ..refused(None) };
+        let unknown = Refusal::router(unknown).with_request("0f");
+        assert!(unknown.kind.code == "outcome_unknown" && unknown.message.ends_with("Idempotency-Key: 0f"));
+        assert!(!Refusal::stopped().with_request("0f").message.contains("0f"));
     }
 }

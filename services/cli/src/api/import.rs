@@ -1,7 +1,7 @@
 //! Many rows of an ordered source at once, each with a verdict of its own.
 
-use super::Shared;
-use super::errors::{Refusal, is_passing};
+use super::errors::Refusal;
+use super::{Shared, codes};
 use crate::wire::{ImportBody, ImportRefusal, ImportShape};
 use axum::Json;
 use axum::extract::Path;
@@ -56,13 +56,12 @@ fn note(answer: &mut ImportShape, position: u64, result: Result<WriteAnswer, Wri
     match result {
         Ok(WriteAnswer { verdict: Verdict::SourceDone, .. }) => answer.done_before += 1,
         Ok(WriteAnswer { verdict: Verdict::Invalid { reason }, .. }) => {
-            answer.refused.push(refusal("write-invalid", reason, false));
+            answer.refused.push(refusal("write_invalid", reason, false));
         }
         Ok(_) => answer.accepted += 1,
         Err(refused) => {
-            let retry = is_passing(&refused);
-            let code = refused.code.replace('_', "-");
-            answer.refused.push(refusal(&code, refused.message, retry));
+            let kind = codes::of_router(&refused);
+            answer.refused.push(refusal(kind.code, refused.message, kind.is_passing()));
         }
     }
 }

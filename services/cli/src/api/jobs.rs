@@ -20,10 +20,10 @@ const WAIT_MS_MAX: u64 = 30_000;
 
 /// Refusals of a reshard that another number of shards helps against.
 const COUNT_REFUSED: &[&str] =
-    &["plan-no-shards", "plan-more-shards-than-slots", "plan-nothing-to-move", "shard-count-invalid"];
+    &["plan_no_shards", "plan_more_shards_than_slots", "plan_nothing_to_move", "shard_count_invalid"];
 
 /// `POST /v1/jobs/{job}/cancel` and `/pause`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReasonBody {
     #[serde(default)]

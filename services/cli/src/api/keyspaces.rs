@@ -3,13 +3,17 @@
 use super::errors::Refusal;
 use super::{Shared, shapes};
 use crate::cluster::REQUEST_RETENTION_MS;
-use crate::wire::{DEFAULT_BUCKETS, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape, StatusShape};
+use crate::wire::{
+    DEFAULT_BUCKETS, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape, RouteShape, RoutesShape,
+    StatusShape,
+};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use rehome_control_core::{JobState, SHARDS_MAX};
 use rehome_keyspace::Placement;
 use rehome_records::ControlEvent;
+use rehome_router::limits::KEY_BYTES_MAX;
 
 pub async fn create(
     state: Shared,
@@ -29,8 +33,8 @@ pub async fn create(
         .await
         .map_err(|refusal| {
             let line = |name: &str| vec![create_line(name, body.shards, body.buckets)];
-            let refusal = refusal.instead(&["shard-count-invalid"], || line(&body.name));
-            refusal.instead(&["name-invalid"], || line("flights"))
+            let refusal = refusal.instead(&["shard_count_invalid"], || line(&body.name));
+            refusal.instead(&["name_invalid"], || line("flights"))
         })?;
     Ok(Json(shapes::keyspace(&state.keyspace(&body.name)?, &state.cluster.progress())))
 }
@@ -52,6 +56,25 @@ pub async fn show(state: Shared, Path(name): Path<String>) -> Result<Json<Keyspa
     Ok(Json(shapes::keyspace(&state.keyspace(&name)?, &state.cluster.progress())))
 }
 
+/// Tells who owns which slot: one run after the other, each as long as owner and epoch are the same.
+pub async fn routes(state: Shared, Path(name): Path<String>) -> Result<Json<RoutesShape>, Refusal> {
+    let keyspace = state.keyspace(&name)?;
+    let mut routes: Vec<RouteShape> = Vec::new();
+    for (slot, route) in (0..).zip(keyspace.routes.iter()) {
+        match routes.last_mut() {
+            Some(last) if (last.shard, last.epoch) == (route.shard.0, route.epoch.0) => last.slot_last = slot,
+            _ => routes.push(RouteShape {
+                slot_first: slot,
+                slot_last: slot,
+                shard: route.shard.0,
+                epoch: route.epoch.0,
+                nodes: shapes::nodes(&keyspace, route.shard),
+            }),
+        }
+    }
+    Ok(Json(RoutesShape { keyspace: name, routes_position: keyspace.routes_changed.0, routes }))
+}
+
 pub async fn key(
     state: Shared,
     Path(name): Path<String>,
@@ -59,6 +82,11 @@ pub async fn key(
 ) -> Result<Json<KeyShape>, Refusal> {
     let Query(query) = query?;
     let key = query.encoding.read(&query.key).map_err(Refusal::bad_request)?;
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let code = if key.is_empty() { "empty_key" } else { "key_too_large" };
+        let message = format!("a partition key has 1 to {KEY_BYTES_MAX} bytes, not {}", key.len());
+        return Err(Refusal::new(code, message).next("rehome keyspace show --help"));
+    }
     let keyspace = state.keyspace(&name)?;
     let slot = keyspace.placement.slot(&key);
     let route = keyspace.route(slot).expect("routes are total");

@@ -63,7 +63,7 @@ pub fn plan(
             Err(refused) => {
                 longest = None;
                 let message = format!("the move from shard {} to {}: {refused}", one.source, one.destination);
-                total.warnings.push(WarningShape { code: "replay-cannot-catch-up".into(), message });
+                total.warnings.push(WarningShape { code: "replay_cannot_catch_up".into(), message });
             }
         }
         total.rows += size.rows;
@@ -81,7 +81,7 @@ pub fn plan(
 /// Destinations hold their copies before any source drops its rows.
 fn disk_warning(needed: u64, free: u64) -> Option<WarningShape> {
     (needed > free).then(|| WarningShape {
-        code: "disk-short".into(),
+        code: "disk_short".into(),
         message: format!(
             "not enough disk: the copies need about {needed} bytes, {free} are free; make room, or reshard in steps"
         ),
@@ -172,7 +172,7 @@ mod tests {
     fn too_little_disk_is_told_with_what_is_needed() {
         assert_eq!(disk_warning(10, 10), None);
         let warning = disk_warning(11, 10).expect("one byte short");
-        assert_eq!(warning.code, "disk-short");
+        assert_eq!(warning.code, "disk_short");
         assert!(warning.message.starts_with("not enough disk: the copies need about 11 bytes, 10 are free"));
     }
 }

@@ -1,21 +1,30 @@
 //! One row, or the rows of one partition key.
 
+use super::codes::Kind;
 use super::errors::Refusal;
+use super::list::List;
 use super::{Api, Shared, parse, shapes};
-use crate::wire::{DeleteQuery, Encoding, PutBody, RowsQuery, RowsShape, WriteShape};
+use crate::wire::{
+    BatchBody, BatchOp, BatchResult, BatchRow, BatchShape, DeleteQuery, Encoding, PutBody, RowsQuery, RowsShape,
+    WriteShape,
+};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
-use rehome_keyspace::RequestId;
+use axum::http::HeaderMap;
+use rehome_keyspace::{KeyspaceId, RequestId};
 use rehome_ports::ReadKind;
 use rehome_records::{Condition, FirstAnswer, Operation, RowChange, Verdict};
-use rehome_router::{ReadAsk, WriteAnswer, WriteAsk};
-use tokio::sync::oneshot;
+use rehome_router::{ReadAsk, WriteAnswer, WriteAsk, WriteRefused};
+use std::collections::BTreeMap;
+use tokio::sync::{mpsc, oneshot};
 
 /// Rows of a list that asks for no number of them.
 const LIST_LIMIT: usize = 100;
 /// Most rows of a list. Reason: an answer of some megabytes.
 const LIST_LIMIT_MAX: usize = 10_000;
+/// Most rows of one batch. Reason: a few hundredths of a second of work.
+const BATCH_ROWS_MAX: usize = 10_000;
 
 /// A write as both handlers have it.
 struct Asked {
@@ -28,6 +37,7 @@ struct Asked {
 pub async fn put(
     state: Shared,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Result<Json<PutBody>, JsonRejection>,
 ) -> Result<Json<WriteShape>, Refusal> {
     let Json(body) = body?;
@@ -36,7 +46,7 @@ pub async fn put(
         partition_key: read(&body.key)?,
         change: RowChange { sort_key: read(&body.sort)?, value: Some(read(&body.value)?) },
         condition: parse::condition(body.condition.as_deref())?,
-        request: parse::request(body.request.as_deref())?,
+        request: parse::one_request(body.request.as_deref(), parse::idempotency_key(&headers)?)?,
     };
     write(&state, &name, asked).await
 }
@@ -44,6 +54,7 @@ pub async fn put(
 pub async fn delete(
     state: Shared,
     Path(name): Path<String>,
+    headers: HeaderMap,
     query: Result<Query<DeleteQuery>, QueryRejection>,
 ) -> Result<Json<WriteShape>, Refusal> {
     let Query(query) = query?;
@@ -52,52 +63,132 @@ pub async fn delete(
         partition_key: read(&query.key)?,
         change: RowChange { sort_key: read(&query.sort)?, value: None },
         condition: parse::condition(query.condition.as_deref())?,
-        request: parse::request(query.request.as_deref())?,
+        request: parse::one_request(query.request.as_deref(), parse::idempotency_key(&headers)?)?,
     };
     write(&state, &name, asked).await
 }
 
 async fn write(api: &Api, name: &str, asked: Asked) -> Result<Json<WriteShape>, Refusal> {
     let keyspace = api.keyspace(name)?.id;
-    let Asked { partition_key, change, condition, request } = asked;
+    let request = asked.request.unwrap_or_else(|| RequestId(rand::random()));
+    let ask = ask(keyspace, asked, request, api.deadline_ms());
+    let (tell, told) = oneshot::channel();
+    api.cluster.router().write(ask, Box::new(move |result| drop(tell.send(result))));
+    answered(told.await.map_err(|_| Refusal::stopped())?, request).map(Json)
+}
+
+fn ask(keyspace: KeyspaceId, asked: Asked, request: RequestId, deadline_ms: u64) -> WriteAsk {
+    let Asked { partition_key, change, condition, request: _ } = asked;
     let operation = match condition {
         None => Operation::Change(change),
         Some(condition) => Operation::ChangeIf { change, condition },
     };
-    let request = request.unwrap_or_else(|| RequestId(rand::random()));
-    let ask = WriteAsk {
-        keyspace,
-        partition_key,
-        operation,
-        request: Some(request),
-        source: None,
-        deadline_ms: api.deadline_ms(),
-    };
-    let (tell, told) = oneshot::channel();
-    api.cluster.router().write(ask, Box::new(move |result| drop(tell.send(result))));
-    let answer = told.await.map_err(|_| Refusal::stopped())?.map_err(Refusal::router)?;
-    written(&answer, request).map(Json)
+    WriteAsk { keyspace, partition_key, operation, request: Some(request), source: None, deadline_ms }
 }
 
-fn written(answer: &WriteAnswer, request: RequestId) -> Result<WriteShape, Refusal> {
-    let (verdict, version) = match &answer.verdict {
-        Verdict::Accepted { version } => ("accepted", Some(*version)),
-        Verdict::Repeated { first: FirstAnswer::Accepted { version } } => ("accepted-before", Some(*version)),
-        Verdict::ConditionFailed { current }
-        | Verdict::Repeated { first: FirstAnswer::ConditionFailed { current } } => ("condition-failed", *current),
-        Verdict::SourceDone => ("done-before", None),
-        Verdict::RequestConflict => return Err(Refusal::verdict("request-conflict", answer.verdict.to_string())),
-        Verdict::StaleRoute | Verdict::Invalid { .. } => {
-            return Err(Refusal::verdict("write-invalid", answer.verdict.to_string()));
-        }
+fn answered(result: Result<WriteAnswer, WriteRefused>, request: RequestId) -> Result<WriteShape, Refusal> {
+    let answer = result.map_err(|refused| Refusal::router(refused).with_request(&request.to_string()))?;
+    written(&answer, request)
+}
+
+/// Writes several rows; each is answered as it would be alone.
+pub async fn batch(
+    state: Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Json<BatchBody>, JsonRejection>,
+) -> Result<Json<BatchShape>, Refusal> {
+    let Json(body) = body?;
+    let keyspace = state.keyspace(&name)?.id;
+    let rows = body.rows.len();
+    if rows == 0 || rows > BATCH_ROWS_MAX {
+        return Err(Refusal::new("bad_limit", format!("a batch has 1 to {BATCH_ROWS_MAX} rows, not {rows}")));
+    }
+    let of_all = parse::idempotency_key(&headers)?.unwrap_or_else(|| RequestId(rand::random()));
+    let deadline_ms = state.deadline_ms();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut asks = Vec::with_capacity(rows);
+    for (place, row) in body.rows.iter().enumerate() {
+        let asked = asked(row, body.encoding).map_err(|refusal| refusal.about_row(place))?;
+        let request = asked.request.unwrap_or_else(|| parse::request_of_place(of_all, place));
+        let tell = tell.clone();
+        let done: rehome_router::WriteDone = Box::new(move |result| drop(tell.send((place, request, result))));
+        asks.push((ask(keyspace, asked, request, deadline_ms), done));
+    }
+    drop(tell);
+    state.cluster.router().write_many(asks);
+    let mut results = BTreeMap::new();
+    while let Some((place, request, result)) = told.recv().await {
+        results.insert(place, batch_result(&state, answered(result, request)));
+    }
+    if results.len() != rows {
+        return Err(Refusal::stopped());
+    }
+    Ok(Json(BatchShape { results: results.into_values().collect() }))
+}
+
+fn asked(row: &BatchRow, encoding: Encoding) -> Result<Asked, Refusal> {
+    let read = |text: &String| encoding.read(text).map_err(Refusal::bad_request);
+    let value = match (row.op, &row.value) {
+        (BatchOp::Put, Some(value)) => Some(read(value)?),
+        (BatchOp::Delete, None) => None,
+        (BatchOp::Put, None) => return Err(Refusal::bad_request("a put has a value")),
+        (BatchOp::Delete, Some(_)) => return Err(Refusal::bad_request("a delete has no value")),
     };
-    Ok(WriteShape {
-        verdict: verdict.into(),
+    Ok(Asked {
+        partition_key: read(&row.key)?,
+        change: RowChange { sort_key: read(&row.sort)?, value },
+        condition: parse::condition(row.condition.as_deref())?,
+        request: parse::request(row.request.as_deref())?,
+    })
+}
+
+fn batch_result(api: &Api, result: Result<WriteShape, Refusal>) -> BatchResult {
+    match result {
+        Ok(write) => BatchResult { status: 200, write: Some(write), error: None },
+        Err(refusal) => {
+            let kind = refusal.kind();
+            api.told.count(kind);
+            let (error, write) = refusal.into_parts();
+            BatchResult { status: kind.status, write, error: Some(error) }
+        }
+    }
+}
+
+/// Returns the answer to a write that was judged.
+///
+/// Errors: the verdict is a no.
+fn written(answer: &WriteAnswer, request: RequestId) -> Result<WriteShape, Refusal> {
+    let (first, repeated) = match answer.verdict {
+        Verdict::Repeated { first: FirstAnswer::Accepted { version } } => (Verdict::Accepted { version }, true),
+        Verdict::Repeated { first: FirstAnswer::ConditionFailed { current } } => {
+            (Verdict::ConditionFailed { current }, true)
+        }
+        ref verdict => (verdict.clone(), false),
+    };
+    let (code, version) = match first {
+        Verdict::Accepted { version } => ("accepted", Some(version)),
+        Verdict::ConditionFailed { current } => ("condition_failed", current),
+        Verdict::SourceDone => ("source_done", None),
+        Verdict::RequestConflict => ("request_conflict", None),
+        Verdict::StaleRoute => ("stale_route", None),
+        Verdict::Repeated { .. } | Verdict::Invalid { .. } => ("write_invalid", None),
+    };
+    let shape = WriteShape {
+        verdict: code.into(),
+        repeated,
         version: version.map(|version| version.to_string()),
         token: format!("{}:{}", answer.shard, answer.offset),
         epoch: answer.epoch.0,
         request: Some(request.to_string()),
-    })
+    };
+    let message = match answer.verdict {
+        Verdict::ConditionFailed { .. } | Verdict::Repeated { first: FirstAnswer::ConditionFailed { .. } } => {
+            format!("the condition does not hold: found {}", shape.version.as_deref().unwrap_or("no row"))
+        }
+        ref verdict => verdict.to_string(),
+    };
+    if Kind::of(code).status == 200 { Ok(shape) } else { Err(Refusal::verdict(code, message, Some(shape))) }
 }
 
 pub async fn read(
@@ -106,34 +197,33 @@ pub async fn read(
     query: Result<Query<RowsQuery>, QueryRejection>,
 ) -> Result<Json<RowsShape>, Refusal> {
     let Query(query) = query?;
-    let keyspace = state.keyspace(&name)?.id;
-    let kind = kind(&query).map_err(Refusal::bad_request)?;
+    let keyspace = state.keyspace(&name)?;
+    let list = List::of(&keyspace, &query).map_err(Refusal::bad_request)?;
+    let kind = kind(&query, &list)?;
     let level = parse::level(query.level.as_deref())?;
-    let ask = ReadAsk { keyspace, kind, level, deadline_ms: state.deadline_ms() };
+    let ask = ReadAsk { keyspace: keyspace.id, kind, level, deadline_ms: state.deadline_ms() };
     let (tell, told) = oneshot::channel();
     state.cluster.router().read(ask, Box::new(move |result| drop(tell.send(result))));
     let answer = told.await.map_err(|_| Refusal::stopped())?.map_err(Refusal::router)?;
-    // Where a list goes on: the sort key of its last row, which the next list leaves out.
-    let last = answer.rows.last().filter(|_| answer.more_after.is_some());
-    let next = last.map(|row| Encoding::that_fits(&[&row.sort_key]).write(&row.sort_key));
+    // Where the replica stopped, not at the last row: a page may hold deleted rows only.
+    let stopped = answer.more_after.as_ref().and_then(|key| keyspace.placement.unplace(key.get(1..)?));
+    let next = stopped.map(|(_, sort_key)| list.cursor(sort_key));
     Ok(Json(RowsShape { rows: answer.rows.iter().map(shapes::row).collect(), next, missing: Vec::new() }))
 }
 
-fn kind(query: &RowsQuery) -> Result<ReadKind, String> {
-    let read = |text: &str| query.encoding.read(text);
-    let partition_key = read(&query.key)?;
+fn kind(query: &RowsQuery, list: &List) -> Result<ReadKind, Refusal> {
     if let Some(sort) = &query.sort {
-        return Ok(ReadKind::Get { partition_key, sort_key: read(sort)? });
+        if query.from.is_some() || query.to.is_some() || query.after.is_some() || query.limit.is_some() {
+            return Err(Refusal::bad_request("`sort` names one row: `from`, `to`, `after` and `limit` are for lists"));
+        }
+        let sort_key = query.encoding.read(sort).map_err(Refusal::bad_request)?;
+        return Ok(ReadKind::Get { partition_key: list.partition_key.clone(), sort_key });
     }
     let limit = query.limit.unwrap_or(LIST_LIMIT);
     if limit == 0 || limit > LIST_LIMIT_MAX {
-        return Err(format!("a list returns 1 to {LIST_LIMIT_MAX} rows, not {limit}"));
+        let message = format!("a list returns 1 to {LIST_LIMIT_MAX} rows, not {limit}");
+        return Err(Refusal::new("bad_limit", message));
     }
-    Ok(ReadKind::List {
-        partition_key,
-        from: query.from.as_deref().map(read).transpose()?.unwrap_or_default(),
-        to: query.to.as_deref().map(read).transpose()?,
-        reverse: query.reverse,
-        limit,
-    })
+    list.kind(query.after.as_deref(), limit)
+        .ok_or_else(|| Refusal::new("bad_cursor", "the cursor is not one that this list gave: `after` is its `next`"))
 }

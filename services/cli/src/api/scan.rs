@@ -19,7 +19,8 @@ pub async fn scan(
 ) -> Result<Json<RowsShape>, Refusal> {
     let Query(query) = query?;
     let keyspace = state.keyspace(&name)?.id;
-    let unhex = |text: &str| parse::unhex(text).ok_or_else(|| Refusal::bad_request(format!("{text:?} is no cursor")));
+    let unhex =
+        |text: &str| parse::unhex(text).ok_or_else(|| Refusal::new("bad_cursor", format!("{text:?} is no cursor")));
     let after = query.after.as_deref().map(unhex).transpose()?.map(ScanCursor);
     let level = parse::level(query.level.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE);

@@ -101,7 +101,7 @@ fn once(args: &Args) -> Result<Figures, Failure> {
     let folder = |parent: &Path| tempfile::Builder::new().prefix("rehome-bench-").tempdir_in(parent);
     let parent = args.data.clone().unwrap_or_else(std::env::temp_dir);
     let dir = folder(&parent).map_err(|error| {
-        Failure::new(Exit::Failed, "no-folder", format!("cannot make a folder in {}: {error}", parent.display()))
+        Failure::new(Exit::Failed, "no_folder", format!("cannot make a folder in {}: {error}", parent.display()))
             .next("rehome bench --data FOLDER")
     })?;
     Ok(bench::run(dir.path(), &options)?)

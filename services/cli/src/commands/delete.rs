@@ -38,5 +38,5 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
     let next = put::next(&args.keyspace, &args.key, &args.sort);
-    put::report(&args.remote, &Client::new(&args.remote).delete(&path, &query)?, next)
+    put::report(&args.remote, Client::new(&args.remote).delete(&path, &query), next)
 }

@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if report.is_good() {
         return Ok(());
     }
-    let failure = Failure::new(Exit::Failed, "demo-failed", "the comparison found differences, or nothing was written");
+    let failure = Failure::new(Exit::Failed, "demo_failed", "the comparison found differences, or nothing was written");
     Err(failure.next("rehome demo --data FOLDER").silent_if(args.json))
 }
 
@@ -102,7 +102,7 @@ fn flights() -> Result<Input, Failure> {
     let path = PathBuf::from(home).join(FLIGHTS);
     if !path.exists() {
         let message = format!("{} is not there; it is fetched by `make demo`", path.display());
-        return Err(Failure::new(Exit::NotFound, "no-flights", message)
+        return Err(Failure::new(Exit::NotFound, "no_flights", message)
             .next("make demo")
             .next("rehome demo --input zipf")
             .next("rehome demo --input FILE --key COLUMN"));

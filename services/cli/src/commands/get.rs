@@ -33,6 +33,9 @@ pub struct Args {
     /// Rows of a list
     #[arg(long, requires = "list", default_value_t = 100)]
     limit: usize,
+    /// Where an earlier page of the same list ended
+    #[arg(long, requires = "list", value_name = "NEXT")]
+    after: Option<String>,
     /// How keys are written
     #[arg(long, value_enum, default_value_t)]
     encoding: Encoding,
@@ -50,6 +53,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         from: args.from.clone(),
         to: args.to.clone(),
         reverse: args.reverse,
+        after: args.after.clone(),
         limit: args.list.then_some(args.limit),
         encoding: args.encoding,
         level: Some(args.level.clone()),
@@ -57,38 +61,30 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
     let found: RowsShape = Client::new(&args.remote).get(&path, &query)?;
     if !args.list && found.rows.is_empty() {
-        return Err(Failure::new(Exit::NotFound, "row-unknown", "there is no such row").next(format!(
+        return Err(Failure::new(Exit::NotFound, "row_unknown", "there is no such row").next(format!(
             "rehome get {} {} --list",
             args.keyspace,
             quoted(&args.key)
         )));
     }
     print(args.remote.json, &found, |found| lines(&found.rows));
-    let last = found.rows.last().filter(|_| found.next.is_some() && !args.remote.json);
-    if let Some(more) = last.and_then(|last| go_on(args, last)) {
-        tell(&format!("there are more rows\n  next: {more}"));
+    if let Some(next) = found.next.as_ref().filter(|_| !args.remote.json) {
+        tell(&format!("there are more rows\n  next: {}", go_on(args, next)));
     }
     Ok(())
 }
 
-/// Returns the command that lists what comes after the row. In base64: the next sort key may hold any byte.
-fn go_on(args: &Args, last: &RowShape) -> Option<String> {
-    let base64 = |bytes: &[u8]| quoted(&Encoding::Base64.write(bytes));
-    let again = |bound: &String| args.encoding.read(bound).ok().map(|bound| base64(&bound));
-    let key = base64(&args.encoding.read(&args.key).ok()?);
-    let mut sort = last.encoding.read(&last.sort).ok()?;
-    let (from, to) = if args.reverse {
-        (args.from.as_ref().and_then(again), Some(base64(&sort)))
-    } else {
-        sort.push(0);
-        (Some(base64(&sort)), args.to.as_ref().and_then(again))
-    };
-    let mut line =
-        format!("rehome get {} {key} --list --encoding base64 --limit {}", quoted(&args.keyspace), args.limit);
-    for (name, bound) in [("from", from), ("to", to)] {
-        line += &bound.map(|bound| format!(" --{name} {bound}")).unwrap_or_default();
+/// Returns the same command for the next page.
+fn go_on(args: &Args, next: &str) -> String {
+    let mut line = format!("rehome get {} {} --list --limit {}", quoted(&args.keyspace), quoted(&args.key), args.limit);
+    for (name, bound) in [("from", &args.from), ("to", &args.to)] {
+        line += &bound.as_ref().map(|bound| format!(" --{name} {}", quoted(bound))).unwrap_or_default();
     }
-    Some(line + if args.reverse { " --reverse" } else { "" })
+    if args.encoding == Encoding::Base64 {
+        line += " --encoding base64";
+    }
+    line += if args.reverse { " --reverse" } else { "" };
+    format!("{line} --after {next}")
 }
 
 /// Returns rows as lines: partition key, sort key, version, value. Control characters are escaped, as `\u{0}`: they

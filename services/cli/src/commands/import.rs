@@ -136,7 +136,7 @@ impl Imported {
             return Ok(());
         }
         let message = format!("rows of the file that were left out: {}", self.left_out_total);
-        Err(Failure::new(Exit::Failed, "rows-left-out", message).silent_if(json))
+        Err(Failure::new(Exit::Failed, "rows_left_out", message).silent_if(json))
     }
 }
 
@@ -210,7 +210,7 @@ fn send(
         }
     }
     let message = format!("the server took no rows from row {} on, {TRIES_MAX} times", batch[0].0);
-    Err(cut_short(Failure::new(Exit::TimedOut, "import-stuck", message).next("rehome status")))
+    Err(cut_short(Failure::new(Exit::TimedOut, "import_stuck", message).next("rehome status")))
 }
 
 /// Returns the name of the source: the same file read the same way has the same one.

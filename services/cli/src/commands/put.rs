@@ -3,7 +3,7 @@
 use super::{print, quoted, request_id};
 use crate::args::Remote;
 use crate::client::{Client, segment};
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::wire::{Encoding, PutBody, WriteShape};
 
 /// Write one row
@@ -41,7 +41,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         condition: args.condition.clone(),
     };
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
-    report(&args.remote, &Client::new(&args.remote).post(&path, &body)?, next(&args.keyspace, &args.key, &args.sort))
+    let answer = Client::new(&args.remote).post(&path, &body);
+    report(&args.remote, answer, next(&args.keyspace, &args.key, &args.sort))
 }
 
 /// Returns the command that shows the row.
@@ -49,16 +50,16 @@ pub fn next(keyspace: &str, key: &str, sort: &str) -> String {
     format!("rehome get {keyspace} {} {}", quoted(key), quoted(sort))
 }
 
-/// Prints a write's answer; a failed condition is a refusal, with what to do then.
-pub fn report(remote: &Remote, written: &WriteShape, next: String) -> Result<(), Failure> {
-    if written.verdict == "condition-failed" {
-        let found = written.version.as_deref().unwrap_or("no row");
-        let message = format!("the condition does not hold: found {found}");
-        return Err(Failure::new(Exit::Refused, "condition-failed", message).next(next));
-    }
-    print(remote.json, written, |written| {
+/// Prints a write's answer. After a failed condition, `next` shows what is there instead.
+pub fn report(remote: &Remote, answer: Result<WriteShape, Failure>, next: String) -> Result<(), Failure> {
+    let written = answer.map_err(|failure| match failure.code.as_str() {
+        "condition_failed" => Failure { next_steps: vec![next], ..failure },
+        _ => failure,
+    })?;
+    print(remote.json, &written, |written| {
+        let before = if written.repeated { " before" } else { "" };
         let version = written.version.as_ref().map(|version| format!(" as version {version}")).unwrap_or_default();
-        format!("{}{version}, readable at token {}", written.verdict, written.token)
+        format!("{}{before}{version}, readable at token {}", written.verdict, written.token)
     });
     Ok(())
 }

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_was_assumed_and_what_stands_in_the_way() {
-        let warning = WarningShape { code: "disk-short".into(), message: "not enough disk".into() };
+        let warning = WarningShape { code: "disk_short".into(), message: "not enough disk".into() };
         let all = EstimateShape {
             counted: false,
             rows: 7,

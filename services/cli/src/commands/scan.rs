@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         print(args.remote.json, &page, |page| lines(&page.rows));
         if !page.missing.is_empty() {
             let message = format!("{} ranges could not be read in time", page.missing.len());
-            return Err(Failure::new(Exit::TimedOut, "scan-incomplete", message).next("rehome status"));
+            return Err(Failure::new(Exit::TimedOut, "scan_incomplete", message).next("rehome status"));
         }
         after = page.next;
         if after.is_none() {

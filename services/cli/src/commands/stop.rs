@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let up = format!("rehome up --data {}", quoted(&data));
     let pid = holder(&dir).context("cannot tell who holds the folder")?;
     let Some(pid) = pid else {
-        return Err(Failure::new(Exit::NotFound, "not-running", format!("no process holds {data}")).next(up));
+        return Err(Failure::new(Exit::NotFound, "not_running", format!("no process holds {data}")).next(up));
     };
     let process =
         i32::try_from(pid).ok().and_then(Pid::from_raw).context("the folder's process id is no process id")?;
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Err(_) => {
             let message = format!("process {pid} has not ended within {} s", args.timeout);
             let again = format!("rehome stop --data {}", quoted(&data));
-            return Err(Failure::new(Exit::TimedOut, "stop-timed-out", message).next(again));
+            return Err(Failure::new(Exit::TimedOut, "stop_timed_out", message).next(again));
         }
     }
     let stopped = StopShape { pid, data, next_steps: vec![up] };

@@ -127,7 +127,7 @@ async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
     let asked = args.address();
     let listener = TcpListener::bind(asked).await.map_err(|error| {
         let message = format!("cannot listen on {asked}: {error}");
-        Failure::new(Exit::Failed, "listen-failed", message).next("rehome up --port 0")
+        Failure::new(Exit::Failed, "listen_failed", message).next("rehome up --port 0")
     })?;
     let address = listener.local_addr().context("the listener has no address")?;
     std::fs::write(&address_file, format!("http://{address}\n")).context("cannot write the address")?;
@@ -161,7 +161,7 @@ async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
     match timeout(STOP_MAX, stopping).await {
         Ok(stopped) => {
             let stopped = stopped.context("the end was cut short")?;
-            stopped.map_err(|error| Failure::new(Exit::Failed, "stop-failed", error.message))?;
+            stopped.map_err(|error| Failure::new(Exit::Failed, "stop_failed", error.message))?;
         }
         Err(_) => tracing::warn!("stores are not durable in time; the next start reads more of the log"),
     }
@@ -195,9 +195,9 @@ fn refused(dir: &Path, error: StartError) -> Failure {
                 address => (format!(", which answers at {address}"), format!(" --server {address}")),
             };
             let message = format!("{} is in use: {error}{answers}", dir.display());
-            let failure = Failure::new(Exit::Refused, "data-held", message);
+            let failure = Failure::new(Exit::Refused, "data_held", message);
             failure.next(format!("rehome status{server}")).next("rehome up --data OTHER")
         }
-        error => Failure::new(Exit::Failed, "start-failed", error.to_string()),
+        error => Failure::new(Exit::Failed, "start_failed", error.to_string()),
     }
 }

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             bar.finish_and_clear();
             let message = format!("job {} has not ended in time: {}", args.job, progress(&found));
             return Err(
-                Failure::new(Exit::TimedOut, "wait-timed-out", message).next(format!("rehome show {}", args.job))
+                Failure::new(Exit::TimedOut, "wait_timed_out", message).next(format!("rehome show {}", args.job))
             );
         }
     }

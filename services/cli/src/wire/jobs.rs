@@ -1,10 +1,11 @@
 //! Jobs, moves, and their stories.
 
 use rehome_records::control::MoveWanted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `POST /v1/keyspaces/{name}/reshard`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReshardBody {
     pub shards: u32,
@@ -20,7 +21,7 @@ pub struct ReshardBody {
 }
 
 /// What a reshard does: a job, or with `dry_run` just its moves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReshardShape {
     /// Nothing for a dry run.
     pub job: Option<u64>,
@@ -32,7 +33,7 @@ pub struct ReshardShape {
 }
 
 /// What a reshard would take.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EstimateShape {
     pub rows: u64,
     /// Keys and values of all entries that would be copied, before compression.
@@ -66,15 +67,15 @@ impl Default for EstimateShape {
 }
 
 /// Something that stands in the way of a reshard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WarningShape {
-    /// `replay-cannot-catch-up` or `disk-short`.
+    /// `replay_cannot_catch_up` or `disk_short`.
     pub code: String,
     pub message: String,
 }
 
 /// A move that is planned; what it would take is told by a dry run only.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedShape {
     pub source: u32,
     pub destination: u32,
@@ -104,7 +105,7 @@ impl PlannedShape {
 }
 
 /// A job with its moves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobShape {
     pub job: u64,
     pub keyspace: String,
@@ -124,7 +125,7 @@ pub struct JobShape {
 }
 
 /// A move.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MoveShape {
     #[serde(rename = "move")]
     pub move_id: u64,
@@ -148,13 +149,13 @@ pub struct MoveShape {
 }
 
 /// `GET /v1/jobs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobsShape {
     pub jobs: Vec<JobShape>,
 }
 
 /// `GET /v1/jobs/{job}/wait`, as query.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
     #[serde(default)]
@@ -162,7 +163,7 @@ pub struct WaitQuery {
 }
 
 /// The stories of a job's moves, or of one move.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainShape {
     pub job: u64,
     pub keyspace: String,
@@ -174,7 +175,7 @@ pub struct ExplainShape {
 }
 
 /// A move, told from the logs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MoveStoryShape {
     #[serde(flatten)]
     pub summary: MoveShape,
@@ -188,7 +189,7 @@ pub struct MoveStoryShape {
 }
 
 /// One try to cut a move over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptShape {
     pub attempt: u64,
     pub epoch: u64,
@@ -207,7 +208,7 @@ pub struct AttemptShape {
 }
 
 /// What one replica reported of its state at F.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportShape {
     pub node: String,
     /// `source` or `destination`.
@@ -219,7 +220,7 @@ pub struct ReportShape {
 }
 
 /// One line of a story.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StoryLineShape {
     /// Control position.
     pub position: u64,

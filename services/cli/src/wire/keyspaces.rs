@@ -1,13 +1,14 @@
 //! Keyspaces, keys, and how the whole system is.
 
 use super::JobShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Buckets of a keyspace for which no number is given.
 pub const DEFAULT_BUCKETS: u32 = 4096;
 
 /// `POST /v1/keyspaces`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyspaceBody {
     pub name: String,
@@ -16,7 +17,7 @@ pub struct KeyspaceBody {
 }
 
 /// A keyspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyspaceShape {
     pub name: String,
     pub id: u64,
@@ -29,7 +30,7 @@ pub struct KeyspaceShape {
 }
 
 /// A shard of a keyspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShardShape {
     pub shard: u32,
     pub slots: u32,
@@ -46,7 +47,7 @@ pub struct ShardShape {
 }
 
 /// `GET /v1/keyspaces/{name}/key`, as query.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyQuery {
     pub key: String,
@@ -55,7 +56,7 @@ pub struct KeyQuery {
 }
 
 /// Where a partition key belongs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyShape {
     pub key: String,
     /// 16 hex digits.
@@ -69,7 +70,7 @@ pub struct KeyShape {
 }
 
 /// All keyspaces.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyspacesShape {
     pub keyspaces: Vec<KeyspaceShape>,
 }
@@ -98,7 +99,7 @@ pub struct StopShape {
 }
 
 /// `GET /v1/status`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusShape {
     pub version: String,
     pub pid: u32,
@@ -110,4 +111,26 @@ pub struct StatusShape {
     /// Jobs that have not ended.
     pub jobs: Vec<JobShape>,
     pub next_steps: Vec<String>,
+}
+
+/// `GET /v1/keyspaces/{name}/routes`: who owns which slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoutesShape {
+    pub keyspace: String,
+    /// Control position at which a route last changed.
+    pub routes_position: u64,
+    /// Runs of slots with the same owner and epoch, in order; together they are all slots.
+    pub routes: Vec<RouteShape>,
+}
+
+/// A run of slots with the same owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteShape {
+    pub slot_first: u32,
+    /// Is in it too.
+    pub slot_last: u32,
+    pub shard: u32,
+    pub epoch: u64,
+    /// Node ids.
+    pub nodes: Vec<String>,
 }

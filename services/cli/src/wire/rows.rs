@@ -1,10 +1,11 @@
 //! Rows, writes and their answers.
 
 use super::Encoding;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `POST /v1/keyspaces/{name}/rows`: writes one row.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutBody {
     pub key: String,
@@ -13,7 +14,8 @@ pub struct PutBody {
     pub value: String,
     #[serde(default)]
     pub encoding: Encoding,
-    /// Request id, 32 hex digits: the same id again does nothing again and gets the first answer.
+    /// Request id, 32 hex digits: the same id again does nothing again and gets the first answer. The header
+    /// `Idempotency-Key` says the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
     /// `absent`, `present`, or the version the row must have, such as `4@811`.
@@ -22,7 +24,7 @@ pub struct PutBody {
 }
 
 /// `DELETE /v1/keyspaces/{name}/rows`, as query.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteQuery {
     pub key: String,
@@ -37,7 +39,7 @@ pub struct DeleteQuery {
 }
 
 /// `GET /v1/keyspaces/{name}/rows`, as query: one row if `sort` is there, else the rows of the partition key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RowsQuery {
     pub key: String,
@@ -49,10 +51,15 @@ pub struct RowsQuery {
     /// Sort key before which a list ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// Highest sort key first.
     #[serde(default)]
     pub reverse: bool,
+    /// Most rows of a list, 1 to 10000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// `next` of the page before; all else as it was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
     #[serde(default)]
     pub encoding: Encoding,
     /// `linearizable` (default), `eventual`, or a token from a write's answer, such as `3:811`.
@@ -61,7 +68,7 @@ pub struct RowsQuery {
 }
 
 /// `GET /v1/keyspaces/{name}/scan`, as query: a page of all rows, in the order in which they are placed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScanQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +81,7 @@ pub struct ScanQuery {
 }
 
 /// A row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RowShape {
     pub key: String,
     pub sort: String,
@@ -85,9 +92,10 @@ pub struct RowShape {
 }
 
 /// Some rows, and where to go on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RowsShape {
     pub rows: Vec<RowShape>,
+    /// Where to go on, as `after`; nothing when there is no more. A page may be empty and have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Ranges of placed keys (hex) that could not be read in time; they lie from `next` on.
@@ -96,11 +104,14 @@ pub struct RowsShape {
 }
 
 /// The answer to a write that was judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WriteShape {
-    /// `accepted`, `accepted-before`, `condition-failed` or `done-before`.
+    /// A code, such as `accepted` or `condition_failed`; docs/http.md lists them.
     pub verdict: String,
-    /// The version it made.
+    /// The same request was judged before, and this was its answer; nothing is changed now.
+    #[serde(default)]
+    pub repeated: bool,
+    /// The version it made; the one that was found, where a condition did not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Where it was judged: a read at this token sees it.
@@ -109,8 +120,64 @@ pub struct WriteShape {
     pub request: Option<String>,
 }
 
+/// `POST /v1/keyspaces/{name}/batch`: several writes, each with a verdict of its own. Those of one partition key are
+/// done in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchBody {
+    #[serde(default)]
+    pub encoding: Encoding,
+    /// 1 to 10000.
+    pub rows: Vec<BatchRow>,
+}
+
+/// One write of several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRow {
+    pub op: BatchOp,
+    pub key: String,
+    #[serde(default)]
+    pub sort: String,
+    /// Of a put; a delete has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// As in a single write. Without one it follows from the header `Idempotency-Key` and the row's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// As in a single write.
+    #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+}
+
+/// What to do with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchOp {
+    Put,
+    Delete,
+}
+
+/// What became of each write, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BatchShape {
+    pub results: Vec<BatchResult>,
+}
+
+/// What became of one write: as the same write alone would be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BatchResult {
+    /// HTTP status.
+    pub status: u16,
+    /// Its verdict, when it was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<WriteShape>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<super::ErrorShape>,
+}
+
 /// `POST /v1/keyspaces/{name}/import`: rows of an ordered source, in order of their positions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportBody {
     pub source: String,
@@ -120,7 +187,7 @@ pub struct ImportBody {
 }
 
 /// One row of an import.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportRow {
     pub position: u64,
@@ -130,7 +197,7 @@ pub struct ImportRow {
 }
 
 /// What became of each row of an import, in the order of the rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportShape {
     pub accepted: u64,
     pub done_before: u64,
@@ -139,7 +206,7 @@ pub struct ImportShape {
 }
 
 /// Why one row was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportRefusal {
     pub position: u64,
     pub code: String,
