@@ -30,23 +30,10 @@ fn five_hundred_cutovers_under_load_leave_every_counter_at_zero() {
     assert!(counted >= cutovers, "{counted} of {} cutovers {fulfil}; {cutovers} must", switched.len());
 }
 
-/// Reshards from two shards to thirteen and back under load, until there were so many cutovers that count.
+/// Reshards from two shards to nine and back under load, until there were so many cutovers that count.
 fn demo(cutovers: usize) -> Value {
     let cutovers = cutovers.to_string();
-    let words = [
-        "demo",
-        "--input",
-        "zipf",
-        "--rows",
-        "40000",
-        "--plan",
-        "2,13",
-        "--writers",
-        "8",
-        "--cutovers",
-        &cutovers,
-        "--json",
-    ];
+    let words = ["demo", "--input", "zipf", "--rows", "40000", "--plan", "2,9", "--cutovers", &cutovers, "--json"];
     let mut command = Command::new(binaries::plain());
     let output = command.args(words).stdin(Stdio::null()).output().expect("the program starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
