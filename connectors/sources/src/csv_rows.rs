@@ -7,39 +7,35 @@ use std::path::Path;
 use csv::{ErrorKind, StringRecord};
 
 use crate::errors::{OpenError, RowError};
+use crate::exported;
+use crate::format::Format;
 use crate::json;
 use crate::open_quote::open_quote_line;
-use crate::reader::{Chosen, Columns, ReadRow};
-
-/// The most that one row may take, so that a quote left open does not read the whole file into memory.
-/// 16 MiB: far above any row that one would store, far below what a small machine has.
-const ROW_BYTES_MAX: usize = 16 << 20;
+use crate::reader::{Chosen, Layout, Place, ROW_BYTES_MAX, ReadRow};
 
 #[derive(Debug)]
 pub(crate) struct CsvRows {
     reader: csv::Reader<BoundedFile>,
     file_bytes: u64,
-    key: usize,
-    sort: Option<usize>,
+    chosen: Chosen,
     names: Vec<String>,
     prefixes: Vec<Vec<u8>>,
     record: StringRecord,
     /// Rows read so far, broken ones included.
     row: u64,
+    place: Place,
     ended: bool,
 }
 
 impl CsvRows {
-    pub(crate) fn open(path: &Path, columns: &Columns) -> Result<CsvRows, OpenError> {
-        let io_error = |source| OpenError::Io { path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(io_error)?;
-        let file_bytes = file.metadata().map_err(io_error)?.len();
+    pub(crate) fn open(file: File, path: &Path, layout: &Layout) -> Result<CsvRows, OpenError> {
+        let file_bytes = file.metadata().map_err(|source| OpenError::io(path, source))?.len();
         let mut reader = csv::ReaderBuilder::new().buffer_capacity(256 << 10).from_reader(BoundedFile {
             file,
             bytes_left: ROW_BYTES_MAX,
             at_end: false,
         });
-        let unreadable = |reason| OpenError::Unreadable { path: path.to_path_buf(), format: "CSV", reason };
+        let unreadable = |reason| OpenError::unreadable(path, Format::Csv, reason);
         if file_bytes == 0 {
             return Err(unreadable("the file is empty".to_string()));
         }
@@ -50,17 +46,17 @@ impl CsvRows {
         if let Some(line) = reader.get_mut().open_quote_line(0, 1) {
             return Err(unreadable(format!("header: {}", never_closed(line))));
         }
-        let Chosen { key, sort } = Chosen::find(path, &names, columns)?;
+        let chosen = Chosen::find(path, &names, layout, true)?;
         let prefixes = json::member_prefixes(names.iter().map(String::as_str));
         Ok(CsvRows {
             reader,
             file_bytes,
-            key,
-            sort,
+            chosen,
             names,
             prefixes,
             record: StringRecord::new(),
             row: 0,
+            place: Place::default(),
             ended: false,
         })
     }
@@ -77,6 +73,15 @@ impl CsvRows {
         self.row
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.reader.get_ref().file
+    }
+
+    /// Returns where the row that was read last lies, line ends in front of it included.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
     pub(crate) fn read(&mut self, sort_text: &mut Vec<u8>) -> Option<Result<ReadRow, RowError>> {
         if self.ended {
             return None;
@@ -84,55 +89,67 @@ impl CsvRows {
         self.reader.get_mut().bytes_left = ROW_BYTES_MAX;
         let (start, line) = (self.reader.position().byte(), self.reader.position().line());
         let read = self.reader.read_record(&mut self.record);
+        self.place = Place { start, end: self.reader.position().byte(), line };
         if !matches!(read, Ok(false))
             && let Some(line) = self.reader.get_mut().open_quote_line(start, line)
         {
             self.row += 1;
             self.ended = true;
-            return Some(Err(RowError { row: self.row, line: Some(line), reason: never_closed(line) }));
+            return Some(Err(RowError { row: self.row, rows: 1, line: Some(line), reason: never_closed(line) }));
         }
-        match read {
-            Ok(true) => self.row += 1,
+        let reason = match read {
             Ok(false) => {
                 self.ended = true;
                 return None;
+            }
+            Ok(true) => {
+                self.row += 1;
+                match self.build_row(sort_text) {
+                    Ok(row) => return Some(Ok(row)),
+                    Err(reason) => reason,
+                }
             }
             Err(error) => {
                 self.row += 1;
                 // Other kinds concern one record, and the reader stands at the next.
                 self.ended = matches!(error.kind(), ErrorKind::Io(_));
-                return Some(Err(RowError {
-                    row: self.row,
-                    line: line_of(&error).or(Some(line)),
-                    reason: reason(&error),
-                }));
+                reason(&error)
             }
+        };
+        let line = Some(self.place.first_line(self.file()));
+        Some(Err(RowError { row: self.row, rows: 1, line, reason }))
+    }
+
+    fn build_row(&self, sort_text: &mut Vec<u8>) -> Result<ReadRow, String> {
+        let record = &self.record;
+        let (key, sort) = match self.chosen {
+            Chosen::Columns { key, sort } => (key, sort),
+            Chosen::Exported { key, sort, value, encoding } => {
+                let encoding = encoding.map_or("utf8", |encoding| &record[encoding]);
+                let row = exported::decode(&record[key], &record[sort], &record[value], encoding)?;
+                sort_text.extend_from_slice(&row.sort_key);
+                let (partition_key, value) = (row.partition_key, row.value);
+                return Ok(ReadRow { row: self.row, partition_key, value, sort_is_null: false });
+            }
+        };
+        if record[key].is_empty() {
+            return Err(exported::no_key(&self.names[key]));
         }
-        let key = &self.record[self.key];
-        if key.is_empty() {
-            let line = self.record.position().map(csv::Position::line);
-            let reason = format!("column {:?}, the partition key, is empty", self.names[self.key]);
-            return Some(Err(RowError { row: self.row, line, reason }));
+        if let Some(sort) = sort {
+            sort_text.extend_from_slice(record[sort].as_bytes());
         }
-        if let Some(sort) = self.sort {
-            sort_text.extend_from_slice(self.record[sort].as_bytes());
-        }
-        let mut value = Vec::with_capacity(self.record.as_slice().len() + 16 * self.prefixes.len());
-        for (prefix, field) in self.prefixes.iter().zip(&self.record) {
+        let mut value = Vec::with_capacity(record.as_slice().len() + 16 * self.prefixes.len());
+        for (prefix, field) in self.prefixes.iter().zip(record) {
             value.extend_from_slice(prefix);
             json::push_string(&mut value, field);
         }
         value.push(b'}');
-        Some(Ok(ReadRow { row: self.row, partition_key: key.as_bytes().to_vec(), value }))
+        Ok(ReadRow { row: self.row, partition_key: record[key].as_bytes().to_vec(), value, sort_is_null: false })
     }
 }
 
 fn never_closed(line: u64) -> String {
     format!("a quote is opened in line {line} and never closed, so everything from there on is one field")
-}
-
-fn line_of(error: &csv::Error) -> Option<u64> {
-    error.position().map(csv::Position::line)
 }
 
 fn reason(error: &csv::Error) -> String {

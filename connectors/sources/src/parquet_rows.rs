@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
+use parquet::basic::Type as Physical;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
 use parquet::errors::ParquetError;
@@ -11,8 +12,11 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::cells::{Cell, Kind};
 use crate::errors::{OpenError, RowError};
+use crate::exported;
+use crate::format::Format;
+use crate::guarded::guarded;
 use crate::json;
-use crate::reader::{Chosen, Columns, ReadRow};
+use crate::reader::{Chosen, Layout, ReadRow};
 
 /// Rows that are decoded at a time: enough that the cost per batch vanishes, few enough to stay in the cache.
 const BATCH_ROWS: usize = 2048;
@@ -20,8 +24,7 @@ const BATCH_ROWS: usize = 2048;
 pub(crate) struct ParquetRows {
     reader: SerializedFileReader<File>,
     rows_total: u64,
-    key: usize,
-    sort: Option<usize>,
+    chosen: Chosen,
     columns: Vec<Column>,
     /// The row group that is read next.
     group_next: usize,
@@ -71,19 +74,21 @@ struct Typed<T: DataType> {
 }
 
 impl ParquetRows {
-    pub(crate) fn open(path: &Path, columns: &Columns) -> Result<ParquetRows, OpenError> {
-        let file = File::open(path).map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
-        let reader = SerializedFileReader::new(file).map_err(|error| OpenError::Unreadable {
-            path: path.to_path_buf(),
-            format: "Parquet",
-            reason: error.to_string(),
-        })?;
+    pub(crate) fn open(file: File, path: &Path, layout: &Layout) -> Result<ParquetRows, OpenError> {
+        let reader = guarded(|| SerializedFileReader::new(file))
+            .map_err(|error| OpenError::unreadable(path, Format::Parquet, error.to_string()))?;
         let schema = reader.metadata().file_metadata().schema_descr();
         let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
         if let Some(nested) = schema.columns().iter().find(|column| column.max_rep_level() > 0) {
             return Err(OpenError::NestedColumn { path: path.to_path_buf(), column: nested.path().string() });
         }
-        let Chosen { key, sort } = Chosen::find(path, &names, columns)?;
+        let chosen = Chosen::find(path, &names, layout, false)?;
+        if let Chosen::Exported { key, sort, value, .. } = chosen {
+            let is_binary = |at: &usize| schema.column(*at).physical_type() == Physical::BYTE_ARRAY;
+            if let Some(at) = [key, sort, value].into_iter().find(|at| !is_binary(at)) {
+                return Err(OpenError::NotBinary { path: path.to_path_buf(), column: names[at].clone() });
+            }
+        }
         let prefixes = json::member_prefixes(names.iter().map(String::as_str));
         let columns = schema.columns().iter().zip(names).zip(prefixes).map(|((column, name), json_prefix)| Column {
             name,
@@ -93,8 +98,7 @@ impl ParquetRows {
         });
         Ok(ParquetRows {
             rows_total: u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0),
-            key,
-            sort,
+            chosen,
             columns: columns.collect(),
             group_next: 0,
             cursors: Vec::new(),
@@ -140,7 +144,8 @@ impl ParquetRows {
         let rows = self.reader.metadata().row_group(self.group_next).num_rows();
         self.group_rows_left = u64::try_from(rows).unwrap_or(0);
         self.group_next += 1;
-        Some(self.open_columns(self.group_next - 1))
+        let group = self.group_next - 1;
+        Some(guarded(|| self.open_columns(group)))
     }
 
     fn open_columns(&mut self, group: usize) -> Result<(), ParquetError> {
@@ -154,7 +159,7 @@ impl ParquetRows {
     fn decode_batch(&mut self) -> Result<(), ParquetError> {
         let rows = BATCH_ROWS.min(usize::try_from(self.group_rows_left).unwrap_or(BATCH_ROWS));
         for (cursor, column) in self.cursors.iter_mut().zip(&self.columns) {
-            cursor.decode(rows, column.level_max)?;
+            guarded(|| cursor.decode(rows, column.level_max))?;
         }
         self.group_rows_left -= rows as u64;
         self.batch_rows_left = rows;
@@ -165,34 +170,61 @@ impl ParquetRows {
     fn skip_group(&mut self, error: &ParquetError) -> RowError {
         let row = self.row + 1;
         let rows = std::mem::take(&mut self.group_rows_left);
-        self.row += rows;
-        RowError { row, line: None, reason: format!("{rows} rows from here on are skipped: {error}") }
+        self.row = self.row.saturating_add(rows);
+        RowError { row, rows, line: None, reason: format!("{rows} rows from here on are skipped: {error}") }
     }
 
     fn build_row(&mut self, sort_text: &mut Vec<u8>) -> Result<ReadRow, RowError> {
+        let built = match self.chosen {
+            Chosen::Columns { key, sort } => self.build_object(key, sort, sort_text),
+            Chosen::Exported { key, sort, value, .. } => self.build_exported([key, sort, value], sort_text),
+        };
+        built.map_err(|reason| RowError { row: self.row, rows: 1, line: None, reason })
+    }
+
+    fn build_object(&mut self, key: usize, sort: Option<usize>, sort_text: &mut Vec<u8>) -> Result<ReadRow, String> {
         let mut value = Vec::with_capacity(self.value_bytes + 16);
         let mut partition_key = Vec::new();
+        let mut sort_is_null = false;
         for (at, (column, cursor)) in self.columns.iter().zip(&mut self.cursors).enumerate() {
             value.extend_from_slice(&column.json_prefix);
             let Some(cell) = cursor.next_cell(column.level_max) else {
+                sort_is_null |= sort == Some(at);
                 value.extend_from_slice(b"null");
                 continue;
             };
             column.kind.push_json(&mut value, cell);
-            if at == self.key {
+            if at == key {
                 column.kind.push_text(&mut partition_key, cell);
             }
-            if self.sort == Some(at) {
+            if sort == Some(at) {
                 column.kind.push_text(sort_text, cell);
             }
         }
         value.push(b'}');
         self.value_bytes = value.len();
         if partition_key.is_empty() {
-            let reason = format!("column {:?}, the partition key, is empty", self.columns[self.key].name);
-            return Err(RowError { row: self.row, line: None, reason });
+            return Err(exported::no_key(&self.columns[key].name));
         }
-        Ok(ReadRow { row: self.row, partition_key, value })
+        Ok(ReadRow { row: self.row, partition_key, value, sort_is_null })
+    }
+
+    /// Takes the bytes of key, sort key and value as they are.
+    fn build_exported(&mut self, wanted: [usize; 3], sort_text: &mut Vec<u8>) -> Result<ReadRow, String> {
+        let mut parts = [None, None, None];
+        for (at, (column, cursor)) in self.columns.iter().zip(&mut self.cursors).enumerate() {
+            let cell = cursor.next_cell(column.level_max);
+            if let (Some(part), Some(Cell::Bytes(bytes))) = (wanted.iter().position(|wanted| *wanted == at), cell) {
+                parts[part] = Some(bytes.to_vec());
+            }
+        }
+        let [key, sort, value] = parts;
+        let partition_key = key.filter(|key| !key.is_empty()).ok_or_else(|| exported::no_key(exported::KEY))?;
+        let (Some(sort), Some(value)) = (sort, value) else {
+            return Err("its sort key or its value is null".to_string());
+        };
+        sort_text.extend_from_slice(&sort);
+        Ok(ReadRow { row: self.row, partition_key, value, sort_is_null: false })
     }
 }
 
@@ -222,7 +254,7 @@ impl Cursor {
         self.levels.clear();
         (self.level_at, self.value_at) = (0, 0);
         let levels = (level_max > 0).then_some(&mut self.levels);
-        match &mut self.values {
+        let values = match &mut self.values {
             Values::Boolean(typed) => typed.decode(rows, levels),
             Values::Int32(typed) => typed.decode(rows, levels),
             Values::Int64(typed) => typed.decode(rows, levels),
@@ -231,7 +263,16 @@ impl Cursor {
             Values::Double(typed) => typed.decode(rows, levels),
             Values::Bytes(typed) => typed.decode(rows, levels),
             Values::FixedBytes(typed) => typed.decode(rows, levels),
+        }?;
+        // A damaged file may tell of other numbers than it holds.
+        let (levels, expected) = match level_max {
+            0 => (rows, rows),
+            _ => (self.levels.len(), self.levels.iter().filter(|level| **level >= level_max).count()),
+        };
+        if (levels, expected) != (rows, values) {
+            return Err(ParquetError::General(format!("a column has {levels} of {rows} rows and {values} values")));
         }
+        Ok(())
     }
 
     /// Returns the next row's value, or None where it is null.
@@ -262,7 +303,8 @@ impl<T: DataType> Typed<T> {
         Typed { reader, batch: Vec::with_capacity(BATCH_ROWS) }
     }
 
-    fn decode(&mut self, rows: usize, levels: Option<&mut Vec<i16>>) -> Result<(), ParquetError> {
+    /// Returns how many values were decoded.
+    fn decode(&mut self, rows: usize, levels: Option<&mut Vec<i16>>) -> Result<usize, ParquetError> {
         self.batch.clear();
         let (mut rows_left, mut levels) = (rows, levels);
         while rows_left > 0 {
@@ -270,9 +312,9 @@ impl<T: DataType> Typed<T> {
             if read == 0 {
                 return Err(ParquetError::EOF(format!("a column ends {rows_left} rows early")));
             }
-            rows_left -= read;
+            rows_left = rows_left.saturating_sub(read);
         }
-        Ok(())
+        Ok(self.batch.len())
     }
 }
 

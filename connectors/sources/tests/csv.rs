@@ -116,6 +116,33 @@ fn broken_rows_are_reported_with_their_line_and_the_rest_is_read() {
 }
 
 #[test]
+fn empty_lines_and_windows_line_ends_do_not_shift_the_line_of_an_error() {
+    for line_end in ["\n", "\r\n"] {
+        let text = ["k,v", "a,1", "", "", "b", "", "c,2"].join(line_end);
+        let sample = sample("a.csv", text);
+        let mut rows = RowReader::open(&sample.path, &columns("k", None)).expect("the file opens");
+        assert_eq!((rows.next().map(|row| row.is_ok()), rows.line()), (Some(true), Some(2)));
+        assert_eq!(rows.raw(), Some((b"a,1".to_vec(), true)));
+        let error = rows.next().expect("a second row").expect_err("a field is lacking");
+        assert_eq!((error.row, error.line), (2, Some(5)), "{error}");
+        assert_eq!(rows.raw(), Some((b"b".to_vec(), true)));
+        assert_eq!((rows.next().map(|row| row.is_ok()), rows.line()), (Some(true), Some(7)));
+        assert_eq!(rows.raw(), Some((b"c,2".to_vec(), true)));
+    }
+}
+
+#[test]
+fn a_long_row_is_shown_cut() {
+    let sample = sample("a.csv", format!("k,v\na,{}\nb,1\n", "x".repeat(100_000)));
+    let mut rows = RowReader::open(&sample.path, &columns("k", None)).expect("the file opens");
+    assert!(rows.next().is_some_and(|row| row.is_ok()));
+    let (raw, is_whole) = rows.raw().expect("CSV has lines");
+    assert!(raw.len() == 64 << 10 && raw.starts_with(b"a,xxx") && !is_whole);
+    assert!(rows.next().is_some_and(|row| row.is_ok()), "showing a row leaves the reading alone");
+    assert_eq!(rows.next(), None);
+}
+
+#[test]
 fn a_quote_left_open_ends_the_reading_instead_of_filling_the_memory() {
     let mut text = b"k,v\na,\"".to_vec();
     text.resize(20 << 20, b'x');

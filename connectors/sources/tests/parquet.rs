@@ -164,3 +164,26 @@ fn lists_are_refused_by_name_and_no_parquet_at_all_as_such() {
     let error = RowReader::open(&path, &columns("k", None)).expect_err("it is CSV");
     assert!(matches!(error, OpenError::Unreadable { .. }), "{error}");
 }
+
+/// Whatever a file holds, reading it ends in rows and errors: every byte is damaged once, and every length tried.
+#[test]
+fn damage_anywhere_never_stops_the_process() {
+    let whole = std::fs::read(&flights(1, 3, Compression::SNAPPY).path).expect("reading the sample");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("a.parquet");
+    let mut refused = 0;
+    let check = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("writing the damage");
+        let rows = RowReader::open(&path, &columns("origin", Some("date")));
+        rows.map(|rows| rows.take(100).count()).is_err()
+    };
+    for at in 0..whole.len() {
+        for wrong in [0xff, whole[at] ^ 1] {
+            let mut bytes = whole.clone();
+            bytes[at] = wrong;
+            refused += usize::from(check(&bytes));
+        }
+    }
+    assert!(refused > whole.len() / 4, "only {refused} damaged files were refused");
+    assert!((0..whole.len()).all(|bytes| check(&whole[..bytes])), "a file that is cut anywhere is refused as a whole");
+}

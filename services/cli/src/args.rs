@@ -1,7 +1,7 @@
 //! The tree of commands.
 
 use crate::commands::{
-    bench, delete, demo, explain, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait,
+    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait,
 };
 use crate::exit::EXIT_CODES;
 use clap::{Parser, Subcommand};
@@ -36,6 +36,7 @@ pub enum Command {
     Delete(delete::Args),
     Scan(scan::Args),
     Import(import::Args),
+    Export(export::Args),
     Plan(reshard::PlanArgs),
     Reshard(reshard::Args),
     Status(status::Args),
@@ -66,6 +67,7 @@ impl Command {
             Command::Delete(args) => args.remote.json,
             Command::Scan(args) => args.remote.json,
             Command::Import(args) => args.remote.json,
+            Command::Export(args) => args.remote.json && !args.is_to_standard_output(),
             Command::Plan(args) => args.remote.json,
             Command::Reshard(args) => args.remote.json,
             Command::Status(args) => args.remote.json,
@@ -128,6 +130,10 @@ mod tests {
             "delete flights ORD 2001 --if present",
             "scan flights --limit 10",
             "import flights f.parquet --key origin --sort date",
+            "import flights - --format jsonl --key origin --sort date --unique --rejects r.jsonl --dry-run",
+            "import flights f.csv --exported",
+            "export flights f.parquet --json",
+            "export flights - --format csv",
             "plan flights --shards 5",
             "reshard flights --shards 5 --keep-source --dry-run",
             "status --server http://127.0.0.1:1",
@@ -164,6 +170,11 @@ mod tests {
             "put flights ORD 2001 v --request abc",
             "explain",
             "explain 1 --move 2",
+            "import flights f.csv",
+            "import flights f.csv --key a --unique",
+            "import flights f.csv --key a --exported",
+            "import flights f.csv --key a --format xml",
+            "export flights",
         ] {
             let words = ["rehome"].into_iter().chain(line.split_whitespace());
             assert!(Args::try_parse_from(words).is_err(), "{line}");

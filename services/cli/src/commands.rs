@@ -4,8 +4,10 @@ pub mod bench;
 pub mod delete;
 pub mod demo;
 pub mod explain;
+pub mod export;
 #[cfg(feature = "failpoints")]
 pub mod fail_points;
+pub mod format;
 pub mod get;
 pub mod import;
 pub mod job;
@@ -34,6 +36,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Delete(args) => delete::run(&args),
         Command::Scan(args) => scan::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Plan(args) => reshard::plan(&args),
         Command::Reshard(args) => reshard::run(&args),
         Command::Status(args) => status::run(&args),
@@ -97,6 +100,12 @@ fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// Returns the command line of this process again, with those words added.
+fn command_again(more: &[&str]) -> String {
+    let words = std::env::args().skip(1).chain(more.iter().map(|word| (*word).to_owned()));
+    words.fold("rehome".to_owned(), |line, word| line + " " + &quoted(&word))
 }
 
 /// Reads a request id: 32 hex digits.

@@ -5,7 +5,7 @@ use crate::{Arming, Process, binaries};
 use anyhow::Context;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A process, and the commands that talk to it.
@@ -25,10 +25,7 @@ pub struct Said {
 
 impl Shell {
     pub fn start() -> anyhow::Result<Shell> {
-        let dir = Medium::Memory.make_folder()?;
-        let process = Process::start(&binaries::plain(), dir.path(), &Arming::default())?;
-        let server = process.address()?.context("the process ended at its start")?;
-        Ok(Shell { dir, process, server })
+        Shell::on(Medium::Memory.make_folder()?)
     }
 
     pub fn dir(&self) -> &Path {
@@ -47,6 +44,30 @@ impl Shell {
     /// Waits for the end of a process that was told to end.
     pub fn wait(self) -> anyhow::Result<()> {
         self.process.wait_ended()
+    }
+
+    /// Ends the process cleanly, and returns its folder.
+    pub fn into_folder(self) -> anyhow::Result<TempDir> {
+        self.process.stop()?;
+        Ok(self.dir)
+    }
+
+    /// Kills the process, and starts another one on its folder.
+    pub fn kill_and_start(self) -> anyhow::Result<Shell> {
+        let Shell { dir, process, .. } = self;
+        process.kill()?;
+        Shell::on(dir)
+    }
+
+    fn on(dir: TempDir) -> anyhow::Result<Shell> {
+        let process = Process::start(&binaries::plain(), dir.path(), &Arming::default())?;
+        let server = process.address()?.context("the process ended at its start")?;
+        Ok(Shell { dir, process, server })
+    }
+
+    /// Returns the address of its API.
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     /// Runs a command, words separated by blanks.
@@ -70,12 +91,31 @@ impl Shell {
 
 /// Runs a command against that server.
 pub fn rehome(server: &str, line: &str) -> Said {
+    let Piped { exit, out, err } = rehome_piped(server, line, Stdio::null());
+    Said { exit, out: String::from_utf8_lossy(&out).into_owned(), err }
+}
+
+/// What a command wrote, byte for byte.
+#[derive(Debug)]
+pub struct Piped {
+    pub exit: i32,
+    pub out: Vec<u8>,
+    pub err: String,
+}
+
+/// Runs a command against that server, with that standard input.
+pub fn rehome_piped(server: &str, line: &str, stdin: impl Into<Stdio>) -> Piped {
+    let output = command(server, line).stdin(stdin).output().expect("the program starts");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    Piped { exit: output.status.code().unwrap_or(-1), out: output.stdout, err }
+}
+
+/// Returns a command against that server, words separated by blanks, that was not started.
+pub fn command(server: &str, line: &str) -> Command {
     let mut command = Command::new(binaries::plain());
     command.args(line.split_whitespace().map(|word| if word == "''" { "" } else { word }));
-    command.env("REHOME_SERVER", server).stdin(Stdio::null());
-    let Output { status, stdout, stderr } = command.output().expect("the program starts");
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Said { exit: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
+    command.env("REHOME_SERVER", server);
+    command
 }
 
 /// Returns the name of every command that can be typed, as the program's own help lists them.

@@ -108,9 +108,9 @@ fn wrong_input_gives_an_exit_code_and_says_what_to_do() {
 
 #[test]
 fn without_a_server_every_command_says_how_to_start_one() {
-    for line in
-        ["status", "list", "put k a s v", "get k a s", "delete k a s", "scan k", "reshard k --shards 2", "wait 1"]
-    {
+    let verbs =
+        ["put k a s v", "get k a s", "delete k a s", "scan k", "export k - --format csv", "reshard k --shards 2"];
+    for line in ["status", "list", "wait 1"].into_iter().chain(verbs) {
         let said = rehome(NOWHERE, line);
         assert_eq!(said.exit, 5, "{line}: {said:?}");
         assert!(said.err.contains("next: rehome up"), "{line}: {said:?}");
@@ -156,6 +156,7 @@ fn every_verb_answers_in_json_also_when_it_fails() {
         shell.json(line);
     }
     shell.json(&format!("import other {} --key origin --sort date", file.display()));
+    shell.json(&format!("export other {}/other.jsonl", shell.dir().display()));
     shell.json("reshard flights --shards 5 --dry-run");
     let job = job_of(&shell.json("reshard flights --shards 5 --keep-source"));
     for line in ["wait", "show", "explain", "complete", "wait"] {

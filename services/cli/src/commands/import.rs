@@ -1,149 +1,228 @@
 //! `rehome import`: the rows of a file as an ordered source, so that importing it again doubles nothing.
 
-use super::{print, quoted};
+mod input;
+mod rejects;
+mod sending;
+
+use super::format::FormatArg;
+use super::{command_again, print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
-use crate::wire::{Encoding, ImportBody, ImportRow, ImportShape};
-use anyhow::Context;
+use crate::wire::KeyspaceShape;
 use indicatif::{ProgressBar, ProgressStyle};
+use input::Input;
 use rehome_router::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use rehome_sources::{Columns, RowReader, SourceRow};
+use rehome_sources::{RowError, RowReader, SourceRow};
+use rejects::Rejects;
+use sending::Sender;
 use serde::Serialize;
-use std::fmt;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::PathBuf;
 
-/// Rows of one request. Reason: a few milliseconds of work, some hundred kilobytes.
-const BATCH: usize = 2_000;
-/// Bytes of keys and values at which a request is full. Reason: escaped as JSON they may take six times as much, which
-/// the server must still take.
-const BATCH_BYTES: usize = 4 << 20;
-/// Rows that are named to a person, and in the JSON, when they are left out.
-const NAMED_MAX: usize = 10;
-const LISTED_MAX: usize = 1_000;
-/// Times a batch is sent before the import gives up. Reason: the server itself retries for its deadline each time.
-const TRIES_MAX: u32 = 20;
+/// Wrong rows that a dry run names.
+const NAMED_MAX: u64 = 10;
+/// Steps of the progress bar. Reason: finer than anybody sees.
+const STEPS: u64 = 1_000;
 
-/// Write the rows of a Parquet or CSV file; importing the same file again doubles nothing
+const HELP: &str = "\
+Each row becomes one row of the keyspace; its value is a JSON object of all columns (of a JSON line, the line itself).
+A wrong row has the wrong number of columns, is no JSON object or no UTF-8, lacks its key, or has a key above 4096 bytes
+or a value above 1 MiB. Without --rejects the import stops at the first one, the rows before it written. With it, each
+is a line of that file, {\"row\", \"line\", \"reason\", \"text\"}, the rest is written, and the exit code is 0.
+
+Running the same import again, also after it was stopped, doubles nothing: it goes on where it was.
+A file that was changed is another source: its rows overwrite those with the same keys.
+
+Examples:
+  rehome import flights flights.parquet --key origin --sort date
+  zcat rows.csv.gz | rehome import flights - --format csv --key origin --rejects rejects.jsonl
+  rehome import copy flights.jsonl --exported";
+
+/// Write the rows of a CSV, JSON lines or Parquet file; importing the same file again doubles nothing
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  rehome import flights flights.parquet --key origin --sort date")]
+#[command(after_help = HELP)]
 pub struct Args {
     keyspace: String,
-    /// File whose name ends in .parquet or .csv
+    /// File, or - for standard input, which goes to a temporary file first
     file: PathBuf,
+    /// Format of the file; without it, what its name ends in
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
     /// Column that becomes the partition key
-    #[arg(long)]
-    key: String,
+    #[arg(long, value_name = "COLUMN", required_unless_present = "exported")]
+    key: Option<String>,
     /// Column that becomes the sort key, with the row number appended; without it the row number alone
-    #[arg(long)]
+    #[arg(long, value_name = "COLUMN")]
     sort: Option<String>,
-    /// The sort column is unique within each partition key: append no row number
+    /// The sort column is unique within each partition key: append no row number. A second row of the same keys is a
+    /// wrong row; to see it, the import holds 16 to 40 bytes of memory a row
     #[arg(long, requires = "sort")]
     unique: bool,
+    /// The file is one of `rehome export`: write the rows that were exported, byte for byte. Repeated keys are wrong
+    /// rows, as with --unique
+    #[arg(long, conflicts_with_all = ["key", "sort", "unique"])]
+    exported: bool,
+    /// Write wrong rows to this file, with line number (row number for Parquet) and reason, and go on
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
+    /// Read and check every row, and write none to the keyspace
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     pub remote: Remote,
 }
 
 /// What an import did.
 #[derive(Debug, Default, Serialize)]
-struct Imported {
+pub(crate) struct Imported {
+    keyspace: String,
+    file: String,
+    format: &'static str,
+    /// Rows of the file, wrong ones included.
     rows: u64,
     accepted: u64,
     /// Rows that an earlier import of the same file had written.
     done_before: u64,
-    /// Rows of the file that cannot be read.
-    unreadable: u64,
-    /// Those, and rows whose key or value no keyspace takes.
-    left_out_total: u64,
-    /// The first of them.
-    left_out: Vec<LeftOut>,
+    /// Wrong rows.
+    rejected: u64,
+    /// The file that they are in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejects: Option<String>,
+    dry_run: bool,
     source: String,
+    next_steps: Vec<String>,
 }
 
-/// A row that is not imported.
-#[derive(Debug, Serialize)]
-struct LeftOut {
-    /// Counted from 1, without a header.
-    row: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u64>,
-    reason: String,
+/// An import under way.
+struct Import<'a> {
+    args: &'a Args,
+    sender: Sender<'a>,
+    rejects: Option<Rejects>,
+    /// Hashes of the keys that came by, where no two rows may share them.
+    seen: Option<HashSet<u128>>,
+    imported: Imported,
+    bar: ProgressBar,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let columns = Columns { key: args.key.clone(), sort: args.sort.clone() };
-    let mut rows = RowReader::open(&args.file, &columns)
-        .map_err(|error| Failure::usage(Failure::from(anyhow::Error::from(error)).message))?;
-    if args.unique {
-        rows = rows.with_unique_sort();
-    }
-    let mut imported = Imported { source: source_name(args)?, ..Imported::default() };
-    let bar = progress_bar(rows.rows_total());
+    let format = FormatArg::choose(args.format, &args.file)?;
+    let mut input = Input::open(args, format)?;
     let client = Client::new(&args.remote);
-    let mut position = 0;
-    let (mut batch, mut batch_bytes) = (Vec::with_capacity(BATCH), 0);
-    while let Some(row) = rows.next() {
-        position += 1;
-        match row {
-            Ok(row) => match over_limit(&row) {
-                None => {
-                    batch_bytes += row.partition_key.len() + row.sort_key.len() + row.value.len();
-                    batch.push((position, row));
-                }
+    let _: KeyspaceShape = client.get(&format!("/v1/keyspaces/{}", segment(&args.keyspace)), &serde_json::json!({}))?;
+    let source = input.source(args)?;
+    let rows = input.rows(args.unique)?;
+    let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &args.file)).transpose()?;
+    let import = Import {
+        args,
+        sender: Sender::new(&client, &args.keyspace, &source),
+        rejects,
+        seen: (args.unique || args.exported).then(HashSet::new),
+        imported: Imported {
+            keyspace: args.keyspace.clone(),
+            file: args.file.display().to_string(),
+            format: format.name(),
+            rejects: args.rejects.as_ref().map(|path| path.display().to_string()),
+            dry_run: args.dry_run,
+            source,
+            ..Imported::default()
+        },
+        bar: progress_bar(),
+    };
+    import.run(rows)
+}
+
+impl Import<'_> {
+    fn run(mut self, mut rows: RowReader) -> Result<(), Failure> {
+        let mut position = 0;
+        while let Some(read) = rows.next() {
+            position += 1;
+            let good = read.and_then(|row| match self.wrong(&row) {
+                None => Ok(row),
                 // Never sent: the server would hold back the key's next rows until it is offered again.
-                Some(reason) => imported.leave_out(&bar, LeftOut { row: rows.row(), line: None, reason }),
-            },
-            Err(error) => {
-                imported.unreadable += 1;
-                imported.leave_out(&bar, LeftOut { row: error.row, line: error.line, reason: error.reason });
+                Some(reason) => Err(RowError { row: rows.row(), rows: 1, line: rows.line(), reason }),
+            });
+            let is_told = match good {
+                Ok(_) if self.args.dry_run => position % 10_000 == 0,
+                Ok(row) => self.sender.push(position, row, &mut self.imported)?,
+                Err(error) => {
+                    self.reject(&error, &rows)?;
+                    false
+                }
+            };
+            if is_told {
+                self.bar.set_position((rows.fraction_read() * STEPS as f64) as u64);
+                self.bar.set_message(format!("{} rows", rows.row()));
             }
         }
-        if batch.len() == BATCH || batch_bytes >= BATCH_BYTES {
-            send(args, &client, &mut batch, &mut imported)?;
-            batch_bytes = 0;
-            bar.set_position(imported.rows);
+        self.sender.flush(&mut self.imported)?;
+        if let Some(rejects) = &mut self.rejects {
+            rejects.flush()?;
         }
+        self.bar.finish_and_clear();
+        self.imported.rows = rows.row();
+        self.end()
     }
-    send(args, &client, &mut batch, &mut imported)?;
-    bar.finish_and_clear();
-    imported.end(args.remote.json)
+
+    /// Returns why the row cannot be written, if so.
+    fn wrong(&mut self, row: &SourceRow) -> Option<String> {
+        over_limit(row).or_else(|| {
+            let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(hash_of_keys(row)));
+            (!is_new).then(|| "an earlier row of the file has the same partition key and sort key".to_owned())
+        })
+    }
+
+    /// Writes a wrong row to the rejects; where there are none, it ends the import.
+    fn reject(&mut self, error: &RowError, rows: &RowReader) -> Result<(), Failure> {
+        self.imported.rejected += error.rows;
+        if let Some(rejects) = &mut self.rejects {
+            return rejects.write(error, rows.raw());
+        }
+        if self.args.dry_run {
+            if self.imported.rejected <= NAMED_MAX {
+                self.bar.suspend(|| tell(&format!("wrong: {error}")));
+            }
+            return Ok(());
+        }
+        self.sender.flush(&mut self.imported)?;
+        self.bar.finish_and_clear();
+        let Imported { accepted, done_before, .. } = self.imported;
+        let before = format!("{accepted} rows before it were written, {done_before} were there from an earlier import");
+        let message =
+            format!("{error}; {before}; with --rejects FILE wrong rows go to that file and the rest is written");
+        Err(Failure::new(Exit::Failed, "row_wrong", message).next(command_again(&["--rejects", "rejects.jsonl"])))
+    }
+
+    fn end(mut self) -> Result<(), Failure> {
+        let (args, imported) = (self.args, &mut self.imported);
+        let is_failed = args.dry_run && imported.rejected > 0 && self.rejects.is_none();
+        imported.next_steps = vec![match (args.dry_run, is_failed) {
+            (true, true) => command_again(&["--rejects", "rejects.jsonl"]),
+            (true, false) => command_again(&[]).replace(" --dry-run", ""),
+            _ => format!("rehome scan {} --limit 10", quoted(&args.keyspace)),
+        }];
+        print(args.remote.json, &self.imported, Imported::text);
+        if !is_failed {
+            return Ok(());
+        }
+        let message = format!("wrong rows of the file: {}", self.imported.rejected);
+        let failure = Failure::new(Exit::Failed, "rows_wrong", message).silent_if(args.remote.json);
+        Err(self.imported.next_steps.into_iter().fold(failure, Failure::next))
+    }
 }
 
 impl Imported {
-    fn leave_out(&mut self, bar: &ProgressBar, row: LeftOut) {
-        self.left_out_total += 1;
-        if self.left_out_total <= NAMED_MAX as u64 {
-            bar.suspend(|| tell(&format!("left out: {row}")));
+    fn text(&self) -> String {
+        let Imported { rows, accepted, done_before, rejected, .. } = self;
+        let rejects = self.rejects.as_ref().filter(|_| *rejected > 0).map(|file| format!(" to {file}"));
+        let rejected = format!("{rejected} rejected{}", rejects.unwrap_or_default());
+        if self.dry_run {
+            return format!(
+                "{rows} rows: {} would be written, {rejected}; a dry run writes none",
+                rows - self.rejected
+            );
         }
-        if self.left_out.len() < LISTED_MAX {
-            self.left_out.push(row);
-        }
-    }
-
-    fn end(&self, json: bool) -> Result<(), Failure> {
-        let unnamed = self.left_out_total.saturating_sub(NAMED_MAX as u64);
-        if unnamed > 0 {
-            tell(&format!("left out: and {unnamed} more"));
-        }
-        print(json, self, |imported| {
-            let Imported { rows, accepted, done_before, left_out_total, .. } = imported;
-            format!(
-                "{rows} rows: {accepted} written, {done_before} were there from an earlier import; {left_out_total} left out"
-            )
-        });
-        if self.left_out_total == 0 {
-            return Ok(());
-        }
-        let message = format!("rows of the file that were left out: {}", self.left_out_total);
-        Err(Failure::new(Exit::Failed, "rows_left_out", message).silent_if(json))
-    }
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.line.map(|line| format!(" (line {line})")).unwrap_or_default();
-        write!(f, "row {}{line}: {}", self.row, self.reason)
+        format!("{rows} rows: {accepted} written, {done_before} were there from an earlier import, {rejected}")
     }
 }
 
@@ -161,86 +240,17 @@ fn over_limit(row: &SourceRow) -> Option<String> {
     Some(format!("a {what} has at most {bytes_max} bytes, not {bytes}"))
 }
 
-/// Says what helps when the server went away half-way: nothing is lost, and nothing has to be undone.
-fn cut_short(failure: Failure) -> Failure {
-    if matches!(failure.exit, Exit::Usage | Exit::NotFound | Exit::Refused) {
-        return failure;
-    }
-    let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
-    let message = format!("{}; then run the same import again, it doubles nothing", failure.message);
-    Failure { message, ..failure }.next(format!("rehome {}", words.join(" ")))
-}
-
-/// Sends rows until the server has taken them all; what it had taken before is done once.
-fn send(
-    args: &Args,
-    client: &Client,
-    batch: &mut Vec<(u64, SourceRow)>,
-    imported: &mut Imported,
-) -> Result<(), Failure> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    let parts = batch.iter().flat_map(|(_, row)| [&row.partition_key[..], &row.sort_key, &row.value]);
-    let encoding = Encoding::that_fits(&parts.collect::<Vec<_>>());
-    let shape = |(position, row): &(u64, SourceRow)| ImportRow {
-        position: *position,
-        key: encoding.write(&row.partition_key),
-        sort: encoding.write(&row.sort_key),
-        value: encoding.write(&row.value),
-    };
-    let body =
-        ImportBody { source: imported.source.clone(), encoding, rows: batch.iter().map(shape).collect::<Vec<_>>() };
-    let path = format!("/v1/keyspaces/{}/import", segment(&args.keyspace));
-    let mut done_once = None;
-    for _ in 0..TRIES_MAX {
-        let answer: ImportShape = client.post(&path, &body).map_err(cut_short)?;
-        // Rows that were taken by an earlier try of this very batch are not from an earlier import.
-        let done_before = *done_once.get_or_insert(answer.done_before);
-        let Some(refusal) = answer.refused.iter().find(|refusal| !refusal.retry).or(answer.refused.first()) else {
-            imported.rows += batch.len() as u64;
-            imported.done_before += done_before;
-            imported.accepted += batch.len() as u64 - done_before;
-            batch.clear();
-            return Ok(());
-        };
-        if !refusal.retry {
-            let message = format!("row {}: {}", refusal.position, refusal.message);
-            return Err(Failure::new(Exit::Refused, refusal.code.clone(), message));
-        }
-    }
-    let message = format!("the server took no rows from row {} on, {TRIES_MAX} times", batch[0].0);
-    Err(cut_short(Failure::new(Exit::TimedOut, "import_stuck", message).next("rehome status")))
-}
-
-/// Returns the name of the source: the same file read the same way has the same one.
-fn source_name(args: &Args) -> Result<String, Failure> {
+fn hash_of_keys(row: &SourceRow) -> u128 {
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    for part in [args.key.as_str(), args.sort.as_deref().unwrap_or_default(), if args.unique { "unique" } else { "" }] {
-        hasher.update(&(part.len() as u64).to_be_bytes());
-        hasher.update(part.as_bytes());
-    }
-    hash_file(&args.file, &mut hasher).with_context(|| format!("cannot read {}", args.file.display()))?;
-    Ok(format!("file-{:032x}", hasher.digest128()))
+    hasher.update(&(row.partition_key.len() as u64).to_be_bytes());
+    hasher.update(&row.partition_key);
+    hasher.update(&row.sort_key);
+    hasher.digest128()
 }
 
-fn hash_file(path: &Path, hasher: &mut xxhash_rust::xxh3::Xxh3) -> std::io::Result<()> {
-    let mut file = std::fs::File::open(path)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(()),
-            bytes => hasher.update(&buffer[..bytes]),
-        }
-    }
-}
-
-fn progress_bar(rows_total: Option<u64>) -> ProgressBar {
-    let (bar, template) = match rows_total {
-        Some(total) => (ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} rows  {per_sec}  {eta} left"),
-        None => (ProgressBar::new_spinner(), "{spinner} {human_pos} rows  {per_sec}"),
-    };
-    bar.with_style(ProgressStyle::with_template(template).expect("a good template"))
+fn progress_bar() -> ProgressBar {
+    let template = "{bar:30} {percent:>3} %  {msg}  {eta} left";
+    ProgressBar::new(STEPS).with_style(ProgressStyle::with_template(template).expect("a good template"))
 }
 
 #[cfg(test)]
@@ -263,9 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_was_cut_short_says_that_it_can_be_run_again() {
-        let cut = cut_short(Failure::new(Exit::Unreachable, "unreachable", "no answer").next("rehome up"));
-        assert!(cut.message.contains("it doubles nothing") && cut.next_steps.len() == 2, "{cut}");
-        assert_eq!(cut_short(Failure::usage("wrong")).next_steps.len(), 0);
+    fn rows_share_a_hash_only_if_they_share_both_keys() {
+        let hash = |key: &str, sort: &str| {
+            hash_of_keys(&SourceRow { partition_key: key.into(), sort_key: sort.into(), value: Vec::new() })
+        };
+        assert_eq!(hash("a", "b"), hash("a", "b"));
+        assert!(hash("ab", "c") != hash("a", "bc") && hash("a", "b") != hash("b", "a"));
     }
 }
