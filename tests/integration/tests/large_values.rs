@@ -19,8 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Most resident memory of the server, in MiB. Its parts, by their limits: cache and write buffers of the stores 160 and
 /// the blocks of merges beside it, newest records of the log 64, its queue 32, its write buffers 64, writes in the
-/// router 48, bodies 48 (up to three times while they are parsed), copies on their way into batches 16. Writing all values
-/// unbounded would take more than twice as much.
+/// router 48, bodies 48 (up to three times while they are parsed), copies on their way into batches 16.
 const RESIDENT_MIB_MAX: u64 = 640;
 
 #[test]
