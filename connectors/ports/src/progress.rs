@@ -15,6 +15,8 @@ pub struct ReplicaProgress {
     /// The newest offset known to be older than request ids are kept, by the partition's own time.
     pub horizon: Option<Offset>,
     pub inbound: Vec<InboundProgress>,
+    /// Why work of a move fails here, as long as it does.
+    pub troubles: Vec<(MoveId, String)>,
     /// Set when the replica has stopped for good: what a human must look at.
     pub broken: Option<String>,
 }

@@ -1,10 +1,10 @@
 //! The tree of commands.
 
 use crate::commands::{
-    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait,
+    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait, watch,
 };
 use crate::exit::EXIT_CODES;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A sharded, log-backed key-value store whose shard count can change while it is written to.
 #[derive(Debug, Parser)]
@@ -44,6 +44,7 @@ pub enum Command {
     List(job::ListArgs),
     Show(job::ShowArgs),
     Wait(wait::Args),
+    Watch(watch::Args),
     Explain(explain::Args),
     Pause(job::PauseArgs),
     Resume(job::ResumeArgs),
@@ -52,6 +53,21 @@ pub enum Command {
     #[cfg(feature = "failpoints")]
     #[command(hide = true)]
     FailPoints(crate::commands::fail_points::Args),
+}
+
+/// Reads the command line; every verb's help ends with the exit codes.
+///
+/// Errors: the command line is wrong, or asks for help.
+pub fn parse() -> Result<Args, clap::Error> {
+    Args::from_arg_matches(&with_exit_codes(Args::command()).try_get_matches()?)
+}
+
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|verb| {
+        let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let verb = if help.is_empty() { verb } else { verb.after_help(format!("{help}\n\n{EXIT_CODES}")) };
+        with_exit_codes(verb)
+    })
 }
 
 impl Command {
@@ -75,6 +91,7 @@ impl Command {
             Command::List(args) => args.remote.json,
             Command::Show(args) => args.remote.json,
             Command::Wait(args) => args.remote.json,
+            Command::Watch(args) => args.remote.json,
             Command::Explain(args) => args.remote.json,
             Command::Pause(args) => args.remote.json,
             Command::Resume(args) => args.remote.json,
@@ -89,7 +106,6 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_tree_is_sound_and_every_help_has_an_example() {
@@ -101,12 +117,14 @@ mod tests {
             if command.get_subcommands().next().is_none() {
                 let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.contains("Example"), "`{path} --help` shows no example");
+                assert!(help.ends_with(EXIT_CODES), "`{path} --help` tells no exit codes");
                 assert!(help.contains("  rehome"), "`{path} --help` shows no command line");
                 assert!(command.get_about().is_some(), "`{path}` says nothing about itself");
             }
         }
-        Args::command().debug_assert();
-        check(&Args::command(), "");
+        let command = with_exit_codes(Args::command());
+        command.clone().debug_assert();
+        check(&command, "");
         assert!(Args::command().get_after_help().is_some_and(|help| help.to_string().contains("Exit codes")));
     }
 
@@ -141,6 +159,8 @@ mod tests {
             "list",
             "show 12",
             "wait 12 --timeout 30",
+            "watch",
+            "watch 12 --json --patience 5",
             "explain 12",
             "explain --move 3",
             "pause 12 --reason later",

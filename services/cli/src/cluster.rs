@@ -20,7 +20,7 @@ pub use sizes::{Size, size};
 use crate::failpoints::Hooks;
 use rehome_control_core::Decision;
 use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle, control_partition};
-use rehome_controller::{Controller, ControllerMessage, ControllerParts};
+use rehome_controller::{Controller, ControllerMessage, ControllerParts, Waits};
 use rehome_embedded::{EmbeddedLog, Limits, OpenError};
 use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
 use rehome_node::{Node, NodeConfig, NodeReads};
@@ -57,7 +57,22 @@ pub enum StartError {
     Port(#[from] PortError),
 }
 
-type Progress = Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), ReplicaProgress>>>;
+/// What roles of this process told lately.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// The newest report of each replica.
+    pub reports: BTreeMap<(KeyspaceId, ShardId), ReplicaProgress>,
+    /// What moves wait for.
+    pub waits: Waits,
+}
+
+impl Progress {
+    pub fn get(&self, key: &(KeyspaceId, ShardId)) -> Option<&ReplicaProgress> {
+        self.reports.get(key)
+    }
+}
+
+type SharedProgress = Arc<Mutex<Progress>>;
 
 /// A running system.
 pub struct Cluster {
@@ -67,7 +82,7 @@ pub struct Cluster {
     reads: NodeReads,
     desk: DeskHandle,
     router: RouterHandle,
-    progress: Progress,
+    progress: SharedProgress,
     rates: Arc<Mutex<Rates>>,
     clock: Clock,
     dir: PathBuf,
@@ -97,7 +112,7 @@ impl Cluster {
         let clock = Clock::start();
         let threads = Threads::new(clock);
         let reads = NodeReads::default();
-        let progress = Progress::default();
+        let progress = SharedProgress::default();
 
         let desk_signal = Signal::new();
         let desk = ControlDesk::new(Arc::clone(&shared), desk_signal.waker())?;
@@ -105,7 +120,7 @@ impl Cluster {
         threads.run("desk", desk_signal, Box::new(desk));
         wait_folded(&shared, &desk_handle)?;
 
-        let controls = start_controller(&threads, &shared, hooks.controller)?;
+        let controls = start_controller(&threads, &shared, hooks.controller, Arc::clone(&progress))?;
         let router = start_router(&threads, &shared, &reads, hooks.router)?;
 
         let rates = Arc::new(Mutex::new(Rates::default()));
@@ -123,7 +138,7 @@ impl Cluster {
             progress: Arc::new(move |report: ReplicaProgress| {
                 measured.lock().unwrap_or_else(PoisonError::into_inner).note(&report, clock.now_ms());
                 let key = (report.keyspace, report.shard);
-                noted.lock().unwrap_or_else(PoisonError::into_inner).insert(key, report.clone());
+                noted.lock().unwrap_or_else(PoisonError::into_inner).reports.insert(key, report.clone());
                 // Advice: the next report tells more.
                 let _ = controls.push_below(REPORTS_QUEUED_MAX, ControllerMessage::Progress(report));
             }),
@@ -164,8 +179,8 @@ impl Cluster {
         self.clock
     }
 
-    /// Returns the newest report of each replica.
-    pub fn progress(&self) -> BTreeMap<(KeyspaceId, ShardId), ReplicaProgress> {
+    /// Returns what roles told lately.
+    pub fn progress(&self) -> Progress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -228,6 +243,7 @@ fn start_controller(
     threads: &Arc<Threads>,
     log: &Arc<dyn Log>,
     hook: Option<rehome_controller::EffectHook>,
+    progress: SharedProgress,
 ) -> Result<Inbox<ControllerMessage>, PortError> {
     let signal = Signal::new();
     let inbox = Inbox::new(signal.waker());
@@ -237,6 +253,9 @@ fn start_controller(
         inbox: inbox.clone(),
         nonces: Box::new(rand::random),
         hook,
+        told_waits: Box::new(move |waits| {
+            progress.lock().unwrap_or_else(PoisonError::into_inner).waits.clone_from(waits);
+        }),
     });
     threads.run("controller", signal, Box::new(controller));
     Ok(inbox)

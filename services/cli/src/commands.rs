@@ -19,6 +19,7 @@ pub mod status;
 pub mod stop;
 pub mod up;
 pub mod wait;
+pub mod watch;
 
 use crate::args::Command;
 use crate::exit::{Failure, print_line};
@@ -44,6 +45,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::List(args) => job::list(&args),
         Command::Show(args) => job::show(&args),
         Command::Wait(args) => wait::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Pause(args) => job::pause(&args),
         Command::Resume(args) => job::resume(&args),
@@ -65,10 +67,15 @@ fn log_to_stderr(level: &str) {
         .init();
 }
 
-/// Prints the answer as one JSON object, or as text; no text is no line.
+/// Prints the answer as one JSON object with `next_steps`, or as text; no text is no line.
 fn print<T: Serialize>(json: bool, answer: &T, text: impl FnOnce(&T) -> String) {
     if json {
-        print_line(&serde_json::to_string(answer).expect("these shapes always are JSON"));
+        let mut answer = serde_json::to_value(answer).expect("these shapes always are JSON");
+        if let Some(fields) = answer.as_object_mut() {
+            // Every answer has them, so that scripts need not ask; most verbs leave nothing to be done.
+            fields.entry("next_steps").or_insert_with(|| serde_json::Value::Array(Vec::new()));
+        }
+        print_line(&answer.to_string());
         return;
     }
     let text = text(answer);

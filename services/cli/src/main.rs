@@ -23,7 +23,6 @@ mod pause;
 mod wire;
 mod workload;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 /// Records are many small pieces, made by one thread and dropped by another: the system's allocator took a sixth of the
@@ -32,7 +31,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return exit::wrong_usage(&error, std::env::args().skip(1)),
     };

@@ -1,6 +1,6 @@
 //! The thin shell: folds, decides, carries out.
 
-use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, decide, wake_at_ms};
+use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, Waits, decide, waits, wake_at_ms};
 use rehome_control_core::Decision;
 use rehome_control_log::{ControlFollower, Opening, control_partition};
 use rehome_keyspace::{AttemptFacts, Epoch, Nonce, Offset, Selector, Version};
@@ -33,6 +33,8 @@ pub struct ControllerParts {
     /// Random numbers: for nonces and for command ids.
     pub nonces: Box<dyn FnMut() -> u64 + Send>,
     pub hook: Option<EffectHook>,
+    /// Told what moves wait for, whenever that changes.
+    pub told_waits: Box<dyn FnMut(&Waits) + Send>,
 }
 
 /// Drives every move of every keyspace to its end.
@@ -41,6 +43,7 @@ pub struct Controller {
     observed: Observed,
     memory: Memory,
     opening: Opening,
+    waits: Waits,
     broken: Option<String>,
 }
 
@@ -51,6 +54,7 @@ impl Controller {
             observed: Observed::default(),
             memory: Memory::default(),
             opening: Opening::START,
+            waits: Waits::new(),
             broken: None,
         }
     }
@@ -207,6 +211,11 @@ impl Role for Controller {
         progressed |= !effects.is_empty();
         for effect in effects {
             self.carry_out(effect, now_ms);
+        }
+        let waits = waits(self.parts.follower.state(), &self.observed, &self.memory, now_ms);
+        if waits != self.waits {
+            self.waits = waits;
+            (self.parts.told_waits)(&self.waits);
         }
         let wake_at_ms = wake_at_ms(self.parts.follower.state(), &self.memory, now_ms);
         Turn { progressed, wake_at_ms }

@@ -213,7 +213,7 @@ fn give_up(memory: &Memory, one: &Move, attempt: &Attempt, now_ms: u64) -> Optio
 }
 
 /// Returns when the pause after the last aborted attempt ends.
-fn pause_ends_ms(state: &ControlState, memory: &Memory, one: &Move) -> Option<u64> {
+pub(crate) fn pause_ends_ms(state: &ControlState, memory: &Memory, one: &Move) -> Option<u64> {
     let since_ms = memory.attempt_aborted_ms(*one.attempts.last()?)?;
     let times = u32::try_from(aborted(state, one).saturating_sub(1)).unwrap_or(u32::MAX);
     Some(since_ms.saturating_add(growing(PAUSE_MS_FIRST, PAUSE_MS_MAX, times)))

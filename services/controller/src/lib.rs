@@ -7,6 +7,7 @@
 //! - [`decide`]: what should be done now; pure.
 //! - [`ControllerEffect`], [`EffectKind`]: everything that a controller can do, closed, each with its fail points.
 //! - [`Observed`]: what replicas and the log were seen to do: advice, never authority.
+//! - [`waits`]: why a move that could cut over does not, for people.
 //! - [`Memory`]: which steps are on their way, so that none is in flight twice.
 
 mod controller;
@@ -14,6 +15,7 @@ mod decide;
 mod effect;
 mod memory;
 mod observed;
+mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -23,3 +25,4 @@ pub use decide::{ATTEMPTS_MAX, decide, wake_at_ms};
 pub use effect::{ControllerEffect, EffectHook, EffectKind, Step};
 pub use memory::Memory;
 pub use observed::Observed;
+pub use waits::{Waits, waits};

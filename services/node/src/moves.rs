@@ -110,9 +110,13 @@ impl Replica {
         let next = match failed {
             Some(error) => {
                 tracing::warn!(move_id = %move_id, shard = %self.shard, %error, "work of a move failed and is tried again");
+                self.troubles.insert(move_id, error.message.clone());
                 Running::Again { at_ms: now_ms + AGAIN_AFTER_MS }
             }
-            None => Running::Done(done),
+            None => {
+                self.troubles.remove(&move_id);
+                Running::Done(done)
+            }
         };
         self.running.insert(move_id, next);
     }
@@ -430,6 +434,7 @@ impl Replica {
             });
             ended_out.chain(ended_in).collect()
         };
+        self.troubles.retain(|id, _| is_open(*id));
         for id in known {
             self.core.forget_move(id, pending);
             self.replays.remove(&id);

@@ -213,6 +213,7 @@ impl Node {
             lag_records: 0,
             horizon: None,
             inbound: Vec::new(),
+            troubles: Vec::new(),
             broken: Some(error.message.clone()),
         }
     }

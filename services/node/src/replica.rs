@@ -84,6 +84,8 @@ pub struct Replica {
     pub(crate) live: Live,
     pub(crate) replays: BTreeMap<MoveId, Replay>,
     pub(crate) running: BTreeMap<MoveId, Running>,
+    /// Why work of a move failed last, until it does not.
+    pub(crate) troubles: BTreeMap<MoveId, String>,
     pub(crate) proposals: Proposals,
     pub(crate) reads: Reads,
     pub(crate) copier: Copier,
@@ -143,6 +145,7 @@ impl Replica {
             live,
             replays: BTreeMap::new(),
             running: BTreeMap::new(),
+            troubles: BTreeMap::new(),
             proposals: Proposals::default(),
             reads: Reads::default(),
             copier,
@@ -330,6 +333,7 @@ impl Replica {
                 .iter()
                 .map(|(id, replay)| replay.progress(*id, lag(replay.source, replay.next())))
                 .collect(),
+            troubles: self.troubles.iter().map(|(id, trouble)| (*id, trouble.clone())).collect(),
             broken: self.broken.clone(),
         }
     }

@@ -206,6 +206,40 @@ fn a_list_that_has_more_rows_names_the_command_for_the_next_page() {
 }
 
 #[test]
+fn a_plan_tells_what_would_move_and_the_control_log_does_not_grow() {
+    let shell = shell_with_rows();
+    let before = shell.json("status")["control_position"].clone();
+    let plan = shell.json("plan flights --shards 5");
+    let rows: u64 = plan["moves"].as_array().expect("moves").iter().filter_map(|one| one["rows"].as_u64()).sum();
+    assert_eq!((&plan["job"], plan["estimate"]["rows"].as_u64()), (&Value::Null, Some(rows)), "{plan}");
+    assert!(rows > 0 && rows < 60 && plan["estimate"]["counted"] == true, "some of 60 rows move: {plan}");
+    assert!(plan["estimate"]["seconds"].is_number() && plan["estimate"]["warnings"] == json!([]), "{plan}");
+    let dry = shell.json("reshard flights --shards 5 --dry-run");
+    assert_eq!(dry["estimate"]["bytes"], plan["estimate"]["bytes"]);
+    assert_eq!(shell.json("status")["control_position"], before);
+    shell.stop().expect("it stops");
+}
+
+#[test]
+fn a_watch_tells_every_change_once_and_ends_with_its_job() {
+    let shell = shell_with_rows();
+    let job = job_of(&shell.json("reshard flights --shards 4"));
+    let said = shell.run(&format!("watch {job} --json"));
+    let lines: Vec<Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    let last = lines.last().expect("some lines");
+    assert_eq!((said.exit, &last["state"], &last["ended"]), (0, &json!("completed"), &json!(true)), "{said:?}");
+    let of_moves: Vec<(u64, u64)> =
+        lines.iter().filter_map(|line| Some((line["position"].as_u64()?, line["move"].as_u64()?))).collect();
+    assert!(of_moves.windows(2).all(|pair| pair[0] <= pair[1]), "in the order of the control log: {said:?}");
+    let switched = lines.iter().filter(|line| line["what"].as_str().is_some_and(|what| what.contains(" switched: ")));
+    assert_eq!(switched.count(), 3, "one line for each move: {said:?}");
+    let all = shell.run("watch");
+    assert!(all.exit == 0 && all.out.contains("every job has ended"), "{all:?}");
+    shell.stop().expect("it stops");
+}
+
+#[test]
 fn importing_a_file_twice_doubles_nothing() {
     let shell = Shell::start().expect("it starts");
     shell.good("keyspace create flights --shards 3 --buckets 64");

@@ -157,7 +157,14 @@ impl Site {
                 lock(&self.controllers).insert(process.name.clone(), inbox.clone());
                 let follower = ControlFollower::new(&*log, wake)?;
                 let nonces = Box::new(move || site.number());
-                Box::new(Controller::new(ControllerParts { log, follower, inbox, nonces, hook: None }))
+                Box::new(Controller::new(ControllerParts {
+                    log,
+                    follower,
+                    inbox,
+                    nonces,
+                    hook: None,
+                    told_waits: Box::new(|_| ()),
+                }))
             }
             Kind::Desk => {
                 let desk = ControlDesk::new(log, wake)?;

@@ -65,6 +65,7 @@ mod tests {
             lag_records,
             horizon: None,
             inbound: Vec::new(),
+            troubles: Vec::new(),
             broken: broken.map(str::to_owned),
         };
         assert!(lacks(None).is_some());

@@ -106,7 +106,7 @@ fn router(api: &Api, samples: &mut Samples) {
 
 fn replicas(api: &Api, samples: &mut Samples) {
     let control = api.cluster.desk().state();
-    for ((keyspace, shard), report) in api.cluster.progress() {
+    for ((keyspace, shard), report) in api.cluster.progress().reports {
         let Some(keyspace) = control.keyspace(keyspace) else { continue };
         let shard = shard.to_string();
         let labels = [("keyspace", keyspace.name.as_str()), ("shard", shard.as_str())];

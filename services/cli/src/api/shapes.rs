@@ -1,12 +1,11 @@
 //! From what the cores know to what clients are shown.
 
+use crate::cluster::Progress;
 use crate::wire::{Encoding, JobShape, KeyspaceShape, MoveShape, RowShape, ShardShape};
 use rehome_control_core::{ControlState, Job, JobState, Keyspace, Move, Phase};
-use rehome_keyspace::{KeyspaceId, ShardId};
+use rehome_keyspace::ShardId;
 use rehome_ports::{ReplicaProgress, Row};
 use std::collections::BTreeMap;
-
-pub type Progress = BTreeMap<(KeyspaceId, ShardId), ReplicaProgress>;
 
 pub fn row(row: &Row) -> RowShape {
     let encoding = Encoding::that_fits(&[&row.partition_key, &row.sort_key, &row.value]);
@@ -107,6 +106,21 @@ fn shards_before(shards: u32, moves: &[&Move]) -> Option<u32> {
     (destination_min > source_max).then_some(destination_min)
 }
 
+/// Returns why the move does not go on, as far as a replica or the controller knows.
+fn stands_still(one: &Move, progress: &Progress) -> Option<String> {
+    let sides = [("source", one.source), ("destination", one.destination)];
+    let reports = sides.iter().filter_map(|(side, shard)| Some((side, shard, progress.get(&(one.keyspace, *shard))?)));
+    let stopped = reports.clone().find_map(|(side, shard, report)| {
+        let reason = report.broken.as_ref()?;
+        Some(format!("the replica of shard {shard}, its {side}, has stopped: {reason}"))
+    });
+    let fails = |(side, shard, report): (&&str, &ShardId, &ReplicaProgress)| {
+        let (_, trouble) = report.troubles.iter().find(|(id, _)| *id == one.id)?;
+        Some(format!("work of shard {shard}, its {side}, fails and is tried again: {trouble}"))
+    };
+    stopped.or_else(|| reports.clone().find_map(fails)).or_else(|| progress.waits.get(&one.id).cloned())
+}
+
 pub fn one_move(one: &Move, progress: &Progress) -> MoveShape {
     let inbound = progress.get(&(one.keyspace, one.destination)).map(|report| report.inbound.as_slice());
     let replay = inbound.unwrap_or_default().iter().find(|inbound| inbound.move_id == one.id);
@@ -118,7 +132,8 @@ pub fn one_move(one: &Move, progress: &Progress) -> MoveShape {
         phase: one.phase.name().into(),
         reason: match &one.phase {
             Phase::Failing { reason } | Phase::Failed { reason } => Some(reason.clone()),
-            _ => None,
+            Phase::Switched { .. } | Phase::Completed | Phase::Cancelled => None,
+            _ => stands_still(one, progress),
         },
         rows: one.snapshot.map(|snapshot| snapshot.digest.row_count),
         bytes: one.snapshot.map(|snapshot| snapshot.bytes),

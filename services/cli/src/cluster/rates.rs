@@ -94,6 +94,7 @@ mod tests {
             lag_records: lag,
             horizon: None,
             inbound: inbound.into_iter().collect(),
+            troubles: Vec::new(),
             broken: None,
         }
     }

@@ -43,8 +43,13 @@ fn tell_move(out: &mut String, one: &MoveStoryShape, created_ms: u64) {
     let summary = &one.summary;
     let _ = writeln!(
         out,
-        "\nMove {}: {} slots from shard {} to shard {}, {}.",
-        summary.move_id, summary.slots, summary.source, summary.destination, summary.phase
+        "\nMove {}: {} slots from shard {} to shard {}, {}{}.",
+        summary.move_id,
+        summary.slots,
+        summary.source,
+        summary.destination,
+        summary.phase,
+        summary.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     );
     if let (Some(position), Some(rows)) = (one.snapshot_position, summary.rows) {
         let _ = writeln!(

@@ -118,7 +118,11 @@ pub fn describe(keyspace: &KeyspaceShape) -> String {
             number(shard.applied_next),
             shard.lag_records.map_or("?".into(), |lag| lag.to_string()),
             shard.nodes.join(","),
-            shard.broken.clone().map_or("ok".into(), |reason| format!("stopped: {reason}")),
+            match &shard.broken {
+                Some(reason) => format!("stopped: {reason}"),
+                None if shard.slots == 0 => "not in use".into(),
+                None => "ok".into(),
+            },
         ]
     });
     let table = table(&["SHARD", "SLOTS", "APPLIED", "LAG", "NODES", "REPLICA"], rows);

@@ -27,7 +27,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         for shown in &status.jobs {
             out += &format!("\n{}\n", job::describe(shown));
         }
-        out + &next_lines(&status.next_steps)
+        // Each job has told its own.
+        if status.jobs.is_empty() { out + &next_lines(&status.next_steps) } else { out }
     });
     Ok(())
 }

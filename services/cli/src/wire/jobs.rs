@@ -133,6 +133,7 @@ pub struct MoveShape {
     pub destination: u32,
     pub slots: u32,
     pub phase: String,
+    /// Why it has failed, or does not go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Rows in the snapshot; unknown before it is taken.

@@ -92,6 +92,7 @@ impl Site {
             inbox: inbox.clone(),
             nonces: Box::new(move || nonces.next()),
             hook: Some(hook),
+            told_waits: Box::new(|_| ()),
         };
         (Controller::new(parts), inbox)
     }

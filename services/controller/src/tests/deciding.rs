@@ -236,6 +236,31 @@ fn a_clock_of_another_kind_than_the_logs_only_prolongs_the_first_cutover_after_a
 }
 
 #[test]
+fn a_move_that_stands_still_tells_why() {
+    let waits = |fixture: &Fixture| {
+        let told = crate::waits(&fixture.state, &fixture.observed, &fixture.memory, fixture.now_ms);
+        told.get(&FIRST).cloned().unwrap_or_default()
+    };
+    let mut fixture = Fixture::one().copied();
+    assert_eq!(waits(&fixture), "no sound replica of shard 0 or of shard 1 has reported lately");
+    fixture.report(0, 0);
+    assert_eq!(waits(&fixture), "", "it cuts over now");
+    fixture.report(0, u64::MAX);
+    assert_eq!(waits(&fixture), "it is not known yet how far its replay is behind");
+    fixture.report(0, 50_000);
+    let slow = waits(&fixture);
+    assert!(slow.ends_with("ms, above 100 ms: 50000 records are not applied on both sides yet"), "{slow}");
+    fixture.start_attempt();
+    assert_eq!(waits(&fixture), "");
+    fixture.abort_attempt();
+    fixture.report(0, 0);
+    assert_eq!(waits(&fixture), "attempt 1 was aborted: no outcome; another follows after a rest");
+    let job = fixture.first().job;
+    fixture.tell(ControlEvent::PauseRequested { job, reason: "ann".into() });
+    assert_eq!(waits(&fixture), "", "that it is paused is told by its job");
+}
+
+#[test]
 fn effects_have_names_that_differ() {
     let names: BTreeSet<&str> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(names.len(), EffectKind::ALL.len());

@@ -135,6 +135,7 @@ pub fn progress(shard: u32, lag_records: u64, replay_lag: Option<u64>) -> Replic
         lag_records,
         horizon: None,
         inbound: replay_lag.map(inbound).into_iter().collect(),
+        troubles: Vec::new(),
         broken: None,
     }
 }
