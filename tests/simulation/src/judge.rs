@@ -1,6 +1,7 @@
 //! The comparison and the invariants, once everything is quiet.
 
 use crate::operator::KEYSPACE;
+use crate::pauses::nothing_begins_while_paused;
 use crate::process::lock;
 use crate::trace::Counts;
 use crate::world::{Failure, World};
@@ -22,6 +23,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     let story = ControlStory::of(&control);
     let keyspace = story.keyspace_named(KEYSPACE).ok_or_else(|| Failure("there is no keyspace".into()))?;
     tellings_agree(world, &story)?;
+    nothing_begins_while_paused(&control)?;
     let topic = data_topic(&keyspace.name, keyspace.id);
     let partitions: Vec<Vec<Logged>> =
         (0..keyspace.shards).map(|shard| world.site.broker.records(&TopicPartition::new(&*topic, shard))).collect();

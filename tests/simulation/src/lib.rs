@@ -10,7 +10,7 @@
 //! - [`network`]: reads and verdicts between processes.
 //! - [`client`]: closed-loop clients that remember every answer.
 //! - [`operator`]: who creates the keyspace and asks for reshards, and sometimes pauses or cancels.
-//! - [`judge`]: the comparison and the invariants, once everything is quiet.
+//! - [`judge`]: the comparison and the invariants, once everything is quiet; [`pauses`]: that paused jobs begin nothing.
 //! - [`trace`]: the hash of everything that happened, and what was counted.
 
 mod client;
@@ -18,6 +18,7 @@ mod judge;
 mod network;
 mod operator;
 mod options;
+mod pauses;
 mod process;
 mod trace;
 mod world;
