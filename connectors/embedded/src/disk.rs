@@ -3,6 +3,7 @@
 //! ```text
 //! family default      topic/NAME            number of partitions: u32 BE
 //!                     start/NAME/PARTITION  lowest offset kept: u64 BE | latest append time before it, ms: u64 BE
+//!                     next/NAME/PARTITION   lowest offset to give after opening, if above the last record: u64 BE
 //! family NAME/PART.   offset: u64 BE        the record, framed and checksummed
 //! ```
 
@@ -10,6 +11,7 @@ use crate::errors::{OpenError, port_error};
 use crate::frames::{Frames, decode};
 use crate::holder::Holder;
 use crate::options;
+use crate::tear;
 use rehome_keyspace::Offset;
 use rehome_ports::{Batch, PortError, ReadLimits};
 use rehome_records::{Logged, TopicPartition};
@@ -20,18 +22,25 @@ use rocksdb::{
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const TOPIC: &str = "topic/";
 const START: &str = "start/";
+const NEXT: &str = "next/";
 /// Family that holds what fills the log files made ahead, for as long as that takes. No topic has this name: a
 /// partition's family has a slash.
 const AHEAD: &str = "ahead";
+/// What fills the log files made ahead: whoever reads such a file knows it.
+pub const FILLING: &[u8; 32] = b"no record, only room made ahead\n";
 
 /// Records on disk.
 pub struct Disk {
     db: DBWithThreadMode<MultiThreaded>,
     cache: Cache,
     synced: WriteOptions,
+    unsynced: WriteOptions,
+    /// Every write up to this number is durable. It is what a test may take away at most.
+    synced_sequence: AtomicU64,
     /// Given back last: fields are dropped in order.
     _holder: Holder,
 }
@@ -49,9 +58,10 @@ impl Disk {
     /// Opens what is in the folder, or starts anew.
     ///
     /// Errors: `Held` when another process has it open.
-    pub fn open(dir: &Path) -> Result<Disk, OpenError> {
+    pub fn open(dir: &Path, log_file_bytes: usize) -> Result<Disk, OpenError> {
         std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.to_path_buf(), source })?;
         let holder = Holder::take(dir)?;
+        let cut = tear::look(dir)?;
         let rocks = |source| OpenError::Rocks { dir: dir.to_path_buf(), source };
         let options = options::database();
         let families = match dir.join("CURRENT").exists() {
@@ -62,11 +72,24 @@ impl Disk {
         let descriptors =
             families.into_iter().map(|family| ColumnFamilyDescriptor::new(family, options::partition(&cache)));
         let db = DBWithThreadMode::open_cf_descriptors(&options, dir, descriptors).map_err(rocks)?;
+        if let Some(cut) = cut {
+            tracing::warn!(
+                file = %cut.file.display(),
+                at = cut.at,
+                torn_bytes = cut.torn_bytes,
+                whole_bytes_behind = cut.beyond_bytes,
+                whole_records_behind = cut.beyond_records,
+                "log was torn at its end and is cut there; nothing that was synced is lost"
+            );
+        }
+        let mut unsynced = WriteOptions::default();
+        unsynced.set_memtable_insert_hint_per_batch(true);
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         synced.set_memtable_insert_hint_per_batch(true);
-        let disk = Disk { db, cache, synced, _holder: holder };
-        disk.write_log_files_ahead().map_err(rocks)?;
+        let synced_sequence = AtomicU64::new(db.latest_sequence_number());
+        let disk = Disk { db, cache, synced, unsynced, synced_sequence, _holder: holder };
+        disk.write_log_files_ahead(log_file_bytes).map_err(rocks)?;
         Ok(disk)
     }
 
@@ -75,15 +98,15 @@ impl Disk {
     /// Why: syncing a file that grows waits for the file system's journal, and with it for every other file that is
     /// being synced or removed: 50 to 160 ms were seen while tables were written beside it. Syncing blocks that exist
     /// waits for the disk alone. RocksDB keeps log files for that, but only of its present life, so they are made anew.
-    fn write_log_files_ahead(&self) -> Result<(), rocksdb::Error> {
+    fn write_log_files_ahead(&self, log_file_bytes: usize) -> Result<(), rocksdb::Error> {
         let family = |db: &DBWithThreadMode<MultiThreaded>| db.cf_handle(AHEAD).is_some();
         if !family(&self.db) {
             self.db.create_cf(AHEAD, &options::partition(&self.cache))?;
         }
-        let chunk = vec![0u8; 1 << 20];
+        let chunk = FILLING.repeat((1 << 20) / FILLING.len());
         for _ in 0..options::LOG_FILES_AHEAD {
             if let Some(family) = self.db.cf_handle(AHEAD) {
-                for number in 0..(options::LOG_FILE_BYTES >> 20) {
+                for number in 0..(log_file_bytes >> 20) {
                     self.db.put_cf(&family, number.to_be_bytes(), &chunk)?;
                 }
                 self.db.flush_cf(&family)?;
@@ -116,7 +139,9 @@ impl Disk {
                 self.db.create_cf(&family, &options::partition(&self.cache)).map_err(failed)?;
             }
         }
-        self.db.put_opt(format!("{TOPIC}{topic}"), wanted.to_be_bytes(), &self.synced).map_err(failed)
+        self.db.put_opt(format!("{TOPIC}{topic}"), wanted.to_be_bytes(), &self.synced).map_err(failed)?;
+        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+        Ok(())
     }
 
     /// Returns where the partition stands.
@@ -129,6 +154,9 @@ impl Disk {
             extent.end = extent.start;
             extent.last_append_time_ms = number(time, partition)?;
         }
+        if let Some(next) = self.db.get(next_key(partition)).map_err(failed)? {
+            extent.end = extent.end.max(Offset(number(&next, partition)?));
+        }
         let mut newest = self.db.raw_iterator_cf(&self.handle(partition)?);
         newest.seek_to_last();
         if let Some((key, value)) = newest.item() {
@@ -140,10 +168,21 @@ impl Disk {
         Ok(extent)
     }
 
-    /// Makes the records durable, all or none of them, each group from that offset on.
+    /// Writes down durably from which offset each partition goes on when it is opened again.
+    pub fn reserve<'a>(&self, ends: impl Iterator<Item = (&'a TopicPartition, Offset)>) -> Result<(), PortError> {
+        let mut batch = WriteBatch::default();
+        ends.for_each(|(partition, next)| batch.put(next_key(partition), next.0.to_be_bytes()));
+        self.db.write_opt(batch, &self.synced).map_err(|error| port_error("reserving offsets", &error))?;
+        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Writes the records, all or none of them, each group from that offset on. When `synced`, they are durable then,
+    /// with everything before them.
     pub fn commit<'a>(
         &self,
         groups: impl Iterator<Item = (&'a TopicPartition, Offset, &'a Frames)>,
+        synced: bool,
     ) -> Result<(), PortError> {
         let mut batch = WriteBatch::default();
         for (partition, first, frames) in groups {
@@ -153,7 +192,25 @@ impl Disk {
             }
         }
         // Part of it may reach the disk although the sync failed.
-        self.db.write_opt(batch, &self.synced).map_err(|error| PortError::unknown(format!("committing: {error}")))
+        let options = if synced { &self.synced } else { &self.unsynced };
+        self.db.write_opt(batch, options).map_err(|error| PortError::unknown(format!("committing: {error}")))?;
+        if synced {
+            self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that was written before.
+    pub fn sync(&self) -> Result<(), PortError> {
+        let sequence = self.db.latest_sequence_number();
+        self.db.flush_wal(true).map_err(|error| PortError::broken(format!("syncing: {error}")))?;
+        self.synced_sequence.fetch_max(sequence, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Returns the number of the last write that is known to be durable.
+    pub fn synced_sequence(&self) -> u64 {
+        self.synced_sequence.load(Ordering::SeqCst)
     }
 
     /// Returns the records with `from <= offset < end`, as many as the limits let through.
@@ -227,6 +284,10 @@ fn start_key(partition: &TopicPartition) -> String {
     format!("{START}{partition}")
 }
 
+fn next_key(partition: &TopicPartition) -> String {
+    format!("{NEXT}{partition}")
+}
+
 fn number(bytes: &[u8], partition: &TopicPartition) -> Result<u64, PortError> {
     let damaged = |_| PortError::broken(format!("the start of {partition} is damaged"));
     bytes.try_into().map(u64::from_be_bytes).map_err(damaged)
@@ -248,10 +309,10 @@ mod tests {
     fn a_record_whose_bytes_were_altered_is_broken() {
         let dir = tempfile::tempdir().unwrap();
         let partition = TopicPartition::new("topic", 0);
-        let disk = Disk::open(dir.path()).unwrap();
+        let disk = Disk::open(dir.path(), 1 << 20).unwrap();
         disk.grow_topic("topic", 0, 1).unwrap();
         let frames = Frames::encode(&[Record::default(), Record { value: Some(vec![7; 100]), ..Record::default() }], 1);
-        disk.commit([(&partition, Offset(0), &frames)].into_iter()).unwrap();
+        disk.commit([(&partition, Offset(0), &frames)].into_iter(), true).unwrap();
         let limits = ReadLimits { records_max: 10, bytes_max: 1000 };
         assert_eq!(disk.read(&partition, Offset(0), Offset(2), limits).unwrap().records.len(), 2);
         let mut altered = frames.get(1).to_vec();
@@ -266,10 +327,10 @@ mod tests {
         let partition = TopicPartition::new("topic", 0);
         for (trimmed, left) in [(100, 101), (101, 0)] {
             let dir = tempfile::tempdir().unwrap();
-            let disk = Disk::open(dir.path()).unwrap();
+            let disk = Disk::open(dir.path(), 1 << 20).unwrap();
             disk.grow_topic("topic", 0, 1).unwrap();
             let frames = Frames::encode(&vec![Record::default(); 101], 5);
-            disk.commit([(&partition, Offset(0), &frames)].into_iter()).unwrap();
+            disk.commit([(&partition, Offset(0), &frames)].into_iter(), true).unwrap();
             disk.flush([partition.clone()].into_iter()).unwrap();
             // Files are given back below the first level only.
             disk.db.compact_range_cf(&disk.handle(&partition).unwrap(), None::<[u8; 8]>, None::<[u8; 8]>);
@@ -280,7 +341,7 @@ mod tests {
             assert_eq!(kept, left, "the only file holds offset 100, so it stays while that is kept");
             drop(handle);
             drop(disk);
-            assert_eq!(Disk::open(dir.path()).unwrap().extent(&partition).unwrap(), extent);
+            assert_eq!(Disk::open(dir.path(), 1 << 20).unwrap().extent(&partition).unwrap(), extent);
         }
     }
 }

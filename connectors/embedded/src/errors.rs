@@ -13,9 +13,17 @@ pub enum OpenError {
     Held { dir: PathBuf, holder: Option<u32> },
     #[error("cannot use {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("cannot open the log in {}: {source}", dir.display())]
+    #[error(
+        "cannot open the log in {}: {source}; if it is damaged, bring back the whole folder from a copy of one moment, \
+         then `rehome up`",
+        dir.display()
+    )]
     Rocks { dir: PathBuf, source: rocksdb::Error },
-    #[error("the log in {} is damaged: {reason}", dir.display())]
+    #[error(
+        "the log in {} is damaged: {reason}; nothing was changed: bring back the whole folder from a copy of one moment, \
+         then `rehome up`",
+        dir.display()
+    )]
     Damaged { dir: PathBuf, reason: String },
 }
 

@@ -1,13 +1,16 @@
 //! The Log port itself: open, append, close.
 
-use crate::committer;
+use crate::committer::{self, Committer};
 use crate::disk::Disk;
 use crate::errors::OpenError;
 use crate::frames::Frames;
+use crate::fsync::Fsync;
 use crate::options::Limits;
 use crate::partition::Partition;
 use crate::queue::{Append, Queue};
+use crate::syncs::Syncs;
 use crate::tail::EmbeddedTail;
+use crate::tear;
 use rehome_keyspace::Offset;
 use rehome_ports::{AppendDone, EndDone, Lane, Log, PortError, Tail, Waker};
 use rehome_records::{Record, TopicPartition};
@@ -16,7 +19,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Largest record, in bytes. Reason: a group of appends shall stay small enough to sync quickly.
 const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -25,10 +28,14 @@ const RECORD_BYTES_MAX: usize = 16 << 20;
 pub struct EmbeddedLog {
     disk: Arc<Disk>,
     queue: Arc<Queue>,
+    syncs: Arc<Syncs>,
+    fsync: Fsync,
     limits: Limits,
     ring_bytes_max: Arc<AtomicUsize>,
     topics: RwLock<Topics>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    /// Under `Fsync::Every`.
+    syncer: Mutex<Option<JoinHandle<()>>>,
     /// One topic is grown at a time. Its own lock, so that nobody who reads or appends waits for the disk meanwhile.
     growing: Mutex<()>,
     /// One trim at a time, so that the start on disk never goes back.
@@ -39,32 +46,61 @@ pub struct EmbeddedLog {
 type Topics = BTreeMap<String, Vec<Arc<Partition>>>;
 
 impl EmbeddedLog {
-    /// Opens the log in that folder, which is made if it does not exist.
+    /// Opens the log in that folder, which is made if it does not exist. Nothing is acknowledged before it is durable.
     ///
-    /// Errors: `Held` when another process has it open.
+    /// Errors: `Held` when another process has it open; `Damaged` when what was synced is not whole.
     pub fn open(dir: &Path, limits: Limits) -> Result<Arc<EmbeddedLog>, OpenError> {
-        let disk = Arc::new(Disk::open(dir)?);
-        let topics =
-            load(&disk).map_err(|error| OpenError::Damaged { dir: dir.to_path_buf(), reason: error.message })?;
+        EmbeddedLog::open_with(dir, limits, Fsync::Always)
+    }
+
+    /// Opens the log, and makes durable what is appended as `fsync` says.
+    ///
+    /// Errors: as `open`.
+    pub fn open_with(dir: &Path, limits: Limits, fsync: Fsync) -> Result<Arc<EmbeddedLog>, OpenError> {
+        let disk = Arc::new(Disk::open(dir, limits.log_file_bytes)?);
+        let damaged = |error: PortError| OpenError::Damaged { dir: dir.to_path_buf(), reason: error.message };
+        let io = |source| OpenError::Io { path: dir.to_path_buf(), source };
+        let topics = load(&disk).map_err(damaged)?;
+        tear::mark(dir, fsync != Fsync::Always).map_err(io)?;
         let queue = Arc::new(Queue::new(limits));
+        let syncs = Arc::new(Syncs::default());
         let ring_bytes_max = Arc::new(AtomicUsize::new(limits.ring_share(count(&topics))));
-        let thread = {
-            let (disk, queue, ring_bytes_max) = (Arc::clone(&disk), Arc::clone(&queue), Arc::clone(&ring_bytes_max));
-            thread::Builder::new()
-                .name("log-committer".into())
-                .spawn(move || committer::run(&disk, &queue, &ring_bytes_max))
+        let committer = Committer {
+            disk: Arc::clone(&disk),
+            queue: Arc::clone(&queue),
+            syncs: Arc::clone(&syncs),
+            fsync,
+            ring_bytes_max: Arc::clone(&ring_bytes_max),
         };
-        let thread = thread.map_err(|source| OpenError::Io { path: dir.to_path_buf(), source })?;
-        Ok(Arc::new(EmbeddedLog {
+        let thread = thread::Builder::new().name("log-committer".into()).spawn(move || committer::run(&committer));
+        let log = Arc::new(EmbeddedLog {
             disk,
             queue,
+            syncs,
+            fsync,
             limits,
             ring_bytes_max,
             topics: RwLock::new(topics),
-            committer: Mutex::new(Some(thread)),
+            committer: Mutex::new(Some(thread.map_err(io)?)),
+            syncer: Mutex::default(),
             growing: Mutex::new(()),
             trims: Mutex::new(()),
-        }))
+        });
+        if let Fsync::Every(every) = fsync {
+            let thread = log.start_syncer(every).map_err(io)?;
+            log.syncer.lock().unwrap_or_else(PoisonError::into_inner).replace(thread);
+        }
+        Ok(log)
+    }
+
+    fn start_syncer(&self, every: Duration) -> std::io::Result<JoinHandle<()>> {
+        let (disk, queue, syncs) = (Arc::clone(&self.disk), Arc::clone(&self.queue), Arc::clone(&self.syncs));
+        thread::Builder::new().name("log-syncer".into()).spawn(move || {
+            if let Err(error) = syncs.run(&disk, every) {
+                tracing::error!(%error, "log stopped: what was appended could not be synced; mend the disk, start again");
+                queue.stop(error);
+            }
+        })
     }
 
     /// Makes what was queued durable, refuses what follows, and moves everything to tables, so that opening again is
@@ -78,8 +114,29 @@ impl EmbeddedLog {
         if committer.thread().id() != thread::current().id() && committer.join().is_err() {
             return Err(PortError::broken("the log's committer died"));
         }
-        let partitions: Vec<_> = self.read_topics(|topics| topics.values().flatten().map(|p| p.name.clone()).collect());
-        self.disk.flush(partitions.into_iter())
+        self.syncs.stop();
+        if let Some(syncer) = self.syncer.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && syncer.join().is_err()
+        {
+            return Err(PortError::broken("the log's syncer died"));
+        }
+        self.sync()?;
+        let partitions: Vec<_> = self.read_topics(|topics| topics.values().flatten().cloned().collect());
+        self.disk.flush(partitions.iter().map(|partition| partition.name.clone()))?;
+        // Everything is durable: no offset above the end was given.
+        let reserved = partitions.iter().filter(|partition| partition.reserved() > Offset(0));
+        self.disk.reserve(reserved.map(|partition| (&partition.name, partition.extent().end)))?;
+        let dir = self.disk.path();
+        tear::mark(&dir, false).map_err(|error| PortError::broken(format!("cannot use {}: {error}", dir.display())))
+    }
+
+    /// Returns when what is appended is made durable.
+    pub fn fsync(&self) -> Fsync {
+        self.fsync
+    }
+
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
     }
 
     fn read_topics<T>(&self, read: impl FnOnce(&Topics) -> T) -> T {
@@ -134,7 +191,7 @@ impl Log for EmbeddedLog {
         }
         let append_time_ms = now_ms();
         let frames = Frames::encode(&records, append_time_ms);
-        self.queue.push(lane, Append { partition, frames, append_time_ms, done });
+        self.queue.push(Append { partition, lane, frames, append_time_ms, done });
     }
 
     fn tail(&self, partition: &TopicPartition, from: Offset, wake: Waker) -> Result<Box<dyn Tail>, PortError> {
@@ -150,6 +207,10 @@ impl Log for EmbeddedLog {
 
     fn start(&self, partition: &TopicPartition) -> Result<Offset, PortError> {
         Ok(self.partition(partition)?.extent().start)
+    }
+
+    fn sync(&self) -> Result<(), PortError> {
+        self.syncs.sync(&self.disk)
     }
 
     fn trim(&self, partition: &TopicPartition, before: Offset) -> Result<(), PortError> {

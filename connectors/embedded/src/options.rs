@@ -21,6 +21,9 @@ pub struct Limits {
     pub ring_bytes_total: usize,
     /// Bytes of the newest records of one partition that are kept in memory.
     pub ring_bytes_max: usize,
+    /// Bytes of each write-ahead log file that is made ahead. Reason: what write buffers hold together, so that a log
+    /// file rarely outgrows it.
+    pub log_file_bytes: usize,
 }
 
 impl Default for Limits {
@@ -32,6 +35,7 @@ impl Default for Limits {
             group_bytes_max: 1 << 20,
             ring_bytes_total: 64 << 20,
             ring_bytes_max: 16 << 20,
+            log_file_bytes: WRITE_BUFFERS_BYTES,
         }
     }
 }
@@ -50,8 +54,6 @@ const WRITE_BUFFERS_BYTES: usize = 16 << 20;
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// Write-ahead log files that are kept to be written over.
 pub const LOG_FILES_AHEAD: usize = 2;
-/// Bytes of each. Reason: what write buffers hold together, so that a log file rarely outgrows it.
-pub const LOG_FILE_BYTES: usize = 16 << 20;
 /// Bytes of write-ahead log before idle partitions are flushed. Bounds the time to open: it is read then.
 const WAL_BYTES: u64 = 128 << 20;
 /// Bytes per second that flushes and compactions write, in shares of so many microseconds: syncs wait for whatever the

@@ -6,15 +6,16 @@ use rehome_keyspace::Offset;
 use rehome_ports::{Batch, PortError, ReadLimits, Waker};
 use rehome_records::TopicPartition;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One partition. What it shows is durable.
+/// One partition. What it shows is durable, or its offset is reserved.
 pub struct Partition {
     pub name: TopicPartition,
     /// Tells the partitions of one log apart.
     pub number: usize,
     state: Mutex<State>,
+    reserved: AtomicU64,
 }
 
 struct State {
@@ -49,14 +50,24 @@ pub enum Found {
 impl Partition {
     pub fn new(name: TopicPartition, number: usize, extent: Extent) -> Partition {
         let state = State { extent, ring: VecDeque::new(), ring_bytes: 0, tails: BTreeMap::new(), tails_ever: 0 };
-        Partition { name, number, state: Mutex::new(state) }
+        Partition { name, number, state: Mutex::new(state), reserved: AtomicU64::new(0) }
+    }
+
+    /// Returns below which offset records may be shown that are not durable; zero when none was shown in this life.
+    pub fn reserved(&self) -> Offset {
+        Offset(self.reserved.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the disk will pass every offset below `end` when it is opened again.
+    pub fn set_reserved(&self, end: Offset) {
+        self.reserved.store(end.0, Ordering::Relaxed);
     }
 
     pub fn extent(&self) -> Extent {
         self.lock().extent
     }
 
-    /// Shows durable records, which follow the end, and wakes who follows them.
+    /// Shows written records, which follow the end, and wakes who follows them.
     pub fn publish(&self, frames: Frames, last_append_time_ms: u64, ring_bytes_max: &AtomicUsize) {
         if frames.is_empty() {
             return;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Records to be appended together, in order.
 pub struct Append {
     pub partition: Arc<Partition>,
+    pub lane: Lane,
     pub frames: Frames,
     /// What the frames say.
     pub append_time_ms: u64,
@@ -44,14 +45,14 @@ impl Queue {
     }
 
     /// Queues the append, or tells it at once that it was not taken.
-    pub fn push(&self, lane: Lane, append: Append) {
+    pub fn push(&self, append: Append) {
         let mut lanes = self.lock();
         if let Some(error) = lanes.stopped.clone() {
             drop(lanes);
             (append.done)(Err(error));
             return;
         }
-        let waiting = match lane {
+        let waiting = match append.lane {
             Lane::Protocol => &mut lanes.protocol,
             Lane::Data => &mut lanes.data,
         };

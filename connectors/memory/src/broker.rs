@@ -2,6 +2,7 @@
 
 use crate::handle::Handle;
 use crate::partition::Partition;
+use crate::unsynced::{Lost, Unsynced};
 use crate::waiting::{Effect, Fate, Line, Message, Waiting, What};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -53,6 +54,7 @@ pub struct State {
     lines: BTreeMap<Line, VecDeque<Message>>,
     ids_given: u64,
     pub poll_records_max: usize,
+    pub unsynced: Unsynced,
 }
 
 struct HandleState {
@@ -75,6 +77,7 @@ impl Broker {
             lines: BTreeMap::new(),
             ids_given: 0,
             poll_records_max: usize::MAX,
+            unsynced: Unsynced::default(),
         };
         Broker { state: Arc::new(Mutex::new(state)) }
     }
@@ -110,6 +113,7 @@ impl Broker {
     pub fn set_now_ms(&self, now_ms: u64) {
         self.with(|state, effects| {
             state.now_ms = now_ms;
+            state.unsynced.sync_what_is_due(now_ms);
             for partition in state.partitions.values() {
                 let lagging = partition.tails.values().filter(|(handle, _)| state.lag_ms(*handle) > 0);
                 effects.extend(lagging.map(|(_, wake)| Effect::Wake(Arc::clone(wake))));
@@ -129,6 +133,34 @@ impl Broker {
                 }
             }
         });
+    }
+
+    /// Acknowledges and shows data before it is durable, and makes it durable at most so many milliseconds later; without
+    /// a number, nothing is acknowledged before it is durable.
+    pub fn set_fsync_every_ms(&self, every_ms: Option<u64>) {
+        self.lock().unsynced.set_every_ms(every_ms);
+    }
+
+    /// Makes everything durable that can be read now.
+    pub fn sync(&self) {
+        self.lock().unsynced.clear();
+    }
+
+    /// Loses power: every handle is cut off, what they had sent and was not delivered is gone, and of what was not
+    /// durable by chance none, some or all of the newest. Returns what was lost, in the order it was appended.
+    pub fn lose_power(&self) -> Vec<Lost> {
+        let mut guard = self.lock();
+        let State { handles, lines, partitions, unsynced, rng, .. } = &mut *guard;
+        handles.values_mut().for_each(|handle| handle.cut = true);
+        lines.clear();
+        partitions.values_mut().for_each(|partition| partition.tails.clear());
+        let lost = unsynced.lose(rng);
+        for Lost { partition, offset, .. } in &lost {
+            if let Some(partition) = partitions.get_mut(partition) {
+                partition.lose(*offset);
+            }
+        }
+        lost
     }
 
     /// Lets no poll return more records than that, whatever its limits: roles that start again then fold and apply what
@@ -167,7 +199,7 @@ impl Broker {
     pub fn deliver(&self, index: usize) {
         self.with(|state, effects| {
             let (line, message) = state.take(index);
-            state.arrive(&line.partition, message, effects);
+            state.arrive(&line, message, effects);
         });
     }
 
@@ -198,7 +230,7 @@ impl Broker {
                 }
             }
             if !records.is_empty() {
-                state.arrive(&line.partition, Message::Append { records, done: None }, effects);
+                state.arrive(&line, Message::Append { records, done: None }, effects);
             }
             effects.extend(done.map(|done| Effect::Appended(done, Err(error))));
         });
@@ -255,7 +287,7 @@ impl State {
     /// Takes a message from a role: it arrives at once, or waits for the scheduler.
     pub fn send(&mut self, line: Line, message: Message, effects: &mut Vec<Effect>) {
         match self.delivery {
-            Delivery::Immediate => self.arrive(&line.partition, message, effects),
+            Delivery::Immediate => self.arrive(&line, message, effects),
             Delivery::Held => self.lines.entry(line).or_default().push_back(message),
         }
     }
@@ -270,8 +302,8 @@ impl State {
         (line, message)
     }
 
-    fn arrive(&mut self, name: &TopicPartition, message: Message, effects: &mut Vec<Effect>) {
-        let State { partitions, rng, faults, now_ms, .. } = self;
+    fn arrive(&mut self, Line { partition: name, what, .. }: &Line, message: Message, effects: &mut Vec<Effect>) {
+        let State { partitions, rng, faults, now_ms, unsynced, .. } = self;
         let Some(partition) = partitions.get_mut(name) else {
             effects.extend(message.fail(no_partition(name)));
             return;
@@ -279,6 +311,7 @@ impl State {
         match message {
             Message::Append { records, done } => {
                 let offsets = partition.append(records, *now_ms, *faults, rng);
+                unsynced.appended(name, &offsets, *what, *now_ms);
                 effects.extend(partition.tails.values().map(|(_, wake)| Effect::Wake(Arc::clone(wake))));
                 effects.extend(done.map(|done| Effect::Appended(done, Ok(offsets))));
             }

@@ -80,6 +80,13 @@ impl Log for Handle {
         })
     }
 
+    fn sync(&self) -> Result<(), PortError> {
+        self.with(|state, _| {
+            state.unsynced.clear();
+            Ok(())
+        })
+    }
+
     fn trim(&self, partition: &TopicPartition, before: Offset) -> Result<(), PortError> {
         self.with(|state, _| {
             state.partitions.get_mut(partition).ok_or_else(|| no_partition(partition))?.trim(before);

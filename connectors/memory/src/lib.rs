@@ -6,6 +6,7 @@
 //! - [`broker`]: the log that all roles share, and what a scheduler can do to it.
 //! - [`handle`]: one role's view of it, the Log port.
 //! - [`partition`]: records with gaps between them.
+//! - [`unsynced`]: what can be read and a power loss takes.
 //! - [`store`]: the Store port; a crash loses what was not flushed.
 //! - [`snapshots`]: the SnapshotStore port; runs can be damaged.
 
@@ -14,9 +15,11 @@ mod handle;
 mod partition;
 mod snapshots;
 mod store;
+mod unsynced;
 mod waiting;
 
 pub use broker::{Broker, Delivery, Faults};
 pub use snapshots::MemorySnapshots;
 pub use store::MemoryStore;
+pub use unsynced::Lost;
 pub use waiting::{Fate, Waiting, What};

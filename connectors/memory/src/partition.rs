@@ -88,6 +88,11 @@ impl Partition {
         Ok(batch)
     }
 
+    /// Loses the record at that offset; a gap is left.
+    pub fn lose(&mut self, offset: Offset) {
+        self.records.remove(&offset);
+    }
+
     /// Forgets the records below that offset.
     pub fn trim(&mut self, before: Offset) {
         let before = before.min(self.end);

@@ -2,7 +2,7 @@
 
 use rand::{Rng, RngCore};
 use rehome_keyspace::KeyRange;
-use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
+use rehome_ports::{BeforeFlush, Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
 use rehome_records::Manifest;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,6 +14,7 @@ type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    before_flush: Option<BeforeFlush>,
 }
 
 #[derive(Default)]
@@ -33,10 +34,31 @@ impl MemoryStore {
         Arc::new(MemoryStore::default())
     }
 
+    /// Returns an empty store that calls that before anything in it becomes durable.
+    pub fn guarded(before_flush: BeforeFlush) -> Arc<MemoryStore> {
+        Arc::new(MemoryStore { before_flush: Some(before_flush), ..MemoryStore::default() })
+    }
+
+    /// Loses everything that is not flushed: whatever it had flushed by itself, it had done before.
+    pub fn lose_power(&self) {
+        let mut state = self.lock();
+        state.unflushed.clear();
+        state.seen = Arc::new(state.durable.clone());
+        state.cut_short_after = None;
+    }
+
+    fn before_flush(&self) -> Result<(), PortError> {
+        self.before_flush.as_ref().map_or(Ok(()), |before_flush| before_flush())
+    }
+
     /// Loses the last few unflushed batches, by chance none or all of them, as a crash does.
     pub fn crash(&self, rng: &mut dyn RngCore) {
         let mut state = self.lock();
-        let kept = rng.random_range(0..=state.unflushed.len());
+        let mut kept = rng.random_range(0..=state.unflushed.len());
+        // What survives was flushed before the crash.
+        if kept > 0 && self.before_flush().is_err() {
+            kept = 0;
+        }
         state.unflushed.truncate(kept);
         state.flush();
         state.seen = Arc::new(state.durable.clone());
@@ -94,7 +116,9 @@ impl Store for MemoryStore {
     }
 
     fn flush(&self) -> Result<(), PortError> {
-        self.lock().flush();
+        let mut state = self.lock();
+        self.before_flush()?;
+        state.flush();
         Ok(())
     }
 
@@ -104,6 +128,7 @@ impl Store for MemoryStore {
 
     fn wipe(&self, ranges: &[KeyRange]) -> Result<(), PortError> {
         let mut state = self.lock();
+        self.before_flush()?;
         // As on disk: what makes the wipe durable makes everything before it durable too.
         state.flush();
         let seen = Arc::clone(&state.seen);
@@ -133,6 +158,7 @@ impl Store for MemoryStore {
         };
         // As a store on disk does: older batches in the way become durable first, others may still be lost.
         if state.unflushed.iter().flatten().any(|change| ingested(key_of(change))) {
+            self.before_flush()?;
             state.flush();
         }
         state.change_durably(changes)

@@ -4,9 +4,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rehome_memory::{Broker, Faults, MemorySnapshots, MemoryStore};
 use rehome_ports::conformance::log::LogBed;
+use rehome_ports::conformance::power::PowerBed;
 use rehome_ports::conformance::snapshots::SnapshotBed;
 use rehome_ports::conformance::store::StoreBed;
-use rehome_ports::{Log, SnapshotStore, Store};
+use rehome_ports::{BeforeFlush, Log, SnapshotStore, Store};
 use rehome_records::RunInfo;
 use std::sync::Arc;
 
@@ -23,6 +24,27 @@ mod log {
     }
 
     rehome_ports::log_conformance!(Bed(Broker::new(7, Faults::gaps())));
+
+    /// Acknowledged before it is durable.
+    mod before_it_is_synced {
+        use super::*;
+
+        impl PowerBed for Bed {
+            fn lose_power(&mut self, _log: Arc<dyn Log>) -> Arc<dyn Log> {
+                self.0.lose_power();
+                self.0.handle("tested")
+            }
+        }
+
+        fn weak() -> Bed {
+            let broker = Broker::new(7, Faults::gaps());
+            broker.set_fsync_every_ms(Some(100));
+            Bed(broker)
+        }
+
+        rehome_ports::log_conformance!(weak());
+        rehome_ports::power_conformance!(weak());
+    }
 }
 
 mod store {
@@ -40,6 +62,11 @@ mod store {
 
     impl StoreBed for Bed {
         fn open(&mut self) -> Arc<dyn Store> {
+            self.store.clone()
+        }
+
+        fn open_guarded(&mut self, before_flush: BeforeFlush) -> Arc<dyn Store> {
+            self.store = MemoryStore::guarded(before_flush);
             self.store.clone()
         }
 

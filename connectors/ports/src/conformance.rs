@@ -6,11 +6,12 @@
 //! ```ignore
 //! rehome_ports::log_conformance!(Bed::new());
 //! ```
-//! - [`log`]: the Log port.
+//! - [`log`]: the Log port; [`power`]: what a power loss takes of one that acknowledges before it syncs.
 //! - [`store`]: the Store port.
 //! - [`snapshots`]: the SnapshotStore port.
 
 pub mod log;
+pub mod power;
 mod reading;
 pub mod snapshots;
 pub mod store;
@@ -58,6 +59,24 @@ macro_rules! log_conformance {
     };
 }
 
+/// Makes a test of each promise of a log that acknowledges before it syncs. The expression makes a new
+/// [`power::PowerBed`].
+#[macro_export]
+macro_rules! power_conformance {
+    ($bed:expr) => {
+        $crate::conformance_tests!(
+            power,
+            $bed,
+            [
+                what_a_power_loss_takes_is_an_end_and_was_not_synced,
+                an_append_in_the_protocol_lane_is_durable_with_everything_before_it,
+                an_offset_that_was_given_is_not_given_again_after_it_was_lost,
+                a_tail_passes_what_was_lost,
+            ]
+        );
+    };
+}
+
 /// Makes a test of each promise of the Store port. The expression makes a new [`store::StoreBed`].
 #[macro_export]
 macro_rules! store_conformance {
@@ -80,6 +99,8 @@ macro_rules! store_conformance {
                 wiped_entries_do_not_come_back_after_an_ingest,
                 an_ingest_of_an_altered_run_is_broken,
                 writes_after_an_ingest_win,
+                nothing_becomes_durable_before_what_guards_it_was_called,
+                where_the_guard_fails_nothing_becomes_durable,
             ]
         );
     };

@@ -29,4 +29,4 @@ pub use replicas::{
     ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRefused, ReadRequest, Replicas, Row, VerdictBatch, VerdictSink,
 };
 pub use snapshots::{Run, SnapshotStore, SnapshotWriter};
-pub use store::{Change, Reader, Store, Visitor, WriteBatch};
+pub use store::{BeforeFlush, Change, Reader, Store, Visitor, WriteBatch};

@@ -1,13 +1,20 @@
 //! Records in partitions.
 //!
 //! Contract:
-//! 1. An append is acknowledged only once its records are durable, and a record is read only once it is durable.
+//! 1. An append is acknowledged only once its records are durable, and a record is read only once it is durable. A log
+//!    that is set weaker acknowledges and shows `Lane::Data` before; then 6 to 8 hold.
 //! 2. Offsets of a partition grow, and have gaps. Records appended by one caller to one partition in one lane keep
 //!    their order.
 //! 3. A tail delivers every record from its start on, once, in order. `Batch::next` grows past gaps: everything that
 //!    will ever be below it has been delivered.
 //! 4. Nothing is created by accident: appending to or reading a partition that does not exist is an error.
 //! 5. Callbacks may be called from any thread, also before `append` returns. They must not block.
+//! 6. Records of all partitions lie in one order, each after everything that could be read when it was appended. Losing
+//!    power loses an end of that order, nothing in between; a killed process loses nothing.
+//! 7. An append in `Lane::Protocol` is acknowledged and read only once it and everything before it are durable, and so
+//!    is `sync`: nothing that was there when it was called can be lost once it returns. Whoever makes an effect of a
+//!    record durable elsewhere calls it first: so what is kept elsewhere never goes beyond what the log keeps.
+//! 8. An offset that was given is never given to another record, also when its record was lost: it becomes a gap.
 
 use crate::error::PortError;
 use crate::inbox::Waker;
@@ -61,7 +68,8 @@ pub trait Log: Send + Sync {
     /// Returns how many partitions the topic has; nothing when there is no such topic.
     fn partitions(&self, topic: &str) -> Result<Option<u32>, PortError>;
 
-    /// Appends the records, in order, and tells `done` once they are durable, or what is known of a failure.
+    /// Appends the records, in order, and tells `done` once they are there, as the contract says, or what is known of a
+    /// failure.
     fn append(&self, partition: &TopicPartition, lane: Lane, records: Vec<Record>, done: AppendDone);
 
     /// Follows the partition from that offset on. `wake` is called whenever there may be more to poll.
@@ -72,6 +80,11 @@ pub trait Log: Send + Sync {
 
     /// Returns the lowest offset that may still be read.
     fn start(&self, partition: &TopicPartition) -> Result<Offset, PortError>;
+
+    /// Makes everything durable that can be read now, in every partition. Blocks. Returns at once where it is already.
+    ///
+    /// Errors: any; then nothing new is known to be durable, and nothing may be made durable that follows from it.
+    fn sync(&self) -> Result<(), PortError>;
 
     /// Forgets the records below that offset.
     fn trim(&self, partition: &TopicPartition, before: Offset) -> Result<(), PortError>;

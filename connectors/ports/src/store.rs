@@ -5,12 +5,15 @@
 //! 2. A crash keeps a prefix of the batches, at least up to the last flush. Without a flush nothing is promised.
 //! 3. A snapshot shows the entries at one moment between two batches, however long it is held.
 //! 4. `wipe` and `ingest` are durable when they return. Either may have happened in part after a crash.
+//! 5. A store that was given a [`BeforeFlush`] lets nothing that was written become durable, also where it flushes by
+//!    itself, before a call of it has returned that began after the write. Where that fails, nothing becomes durable.
 
 use crate::error::PortError;
 use crate::snapshots::SnapshotStore;
 use rehome_keyspace::KeyRange;
 use rehome_records::Manifest;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// One change of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub enum Change {
 
 /// Changes that happen together.
 pub type WriteBatch = Vec<Change>;
+
+/// Makes durable what the writes so far follow from: the log. Else a power loss could leave a store that goes beyond it.
+pub type BeforeFlush = Arc<dyn Fn() -> Result<(), PortError> + Send + Sync>;
 
 /// Sees one entry after another, key and value, until it breaks.
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;

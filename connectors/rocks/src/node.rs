@@ -1,12 +1,14 @@
 //! The stores of one node, which share memory and threads.
 
 use crate::errors::{not_read, not_written, rocks};
+use crate::guard::Guard;
 use crate::options::Shared;
 use crate::store::RocksStore;
 use rehome_keyspace::{KeyspaceId, ShardId};
-use rehome_ports::{PortError, Store};
+use rehome_ports::{BeforeFlush, PortError, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// How much memory the stores of a node take together.
@@ -30,6 +32,10 @@ impl Default for Memory {
 pub struct RocksNode {
     dir: PathBuf,
     shared: Shared,
+    memory: Memory,
+    before_flush: Option<BeforeFlush>,
+    /// Bytes in write buffers of guarded stores.
+    unflushed_bytes: Arc<AtomicUsize>,
     open: Mutex<BTreeMap<(KeyspaceId, ShardId), Weak<RocksStore>>>,
 }
 
@@ -41,9 +47,20 @@ impl RocksNode {
 
     /// Opens the folder, with so much memory for all stores together.
     pub fn with_memory(dir: &Path, memory: Memory) -> Result<RocksNode, PortError> {
+        RocksNode::make(dir, memory, None)
+    }
+
+    /// Opens the folder; its stores call that before anything in them becomes durable.
+    pub fn guarded(dir: &Path, memory: Memory, before_flush: BeforeFlush) -> Result<RocksNode, PortError> {
+        RocksNode::make(dir, memory, Some(before_flush))
+    }
+
+    fn make(dir: &Path, memory: Memory, before_flush: Option<BeforeFlush>) -> Result<RocksNode, PortError> {
         std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
-        let shared = Shared::new(memory).map_err(|error| rocks("opening the stores", &error))?;
-        Ok(RocksNode { dir: dir.to_path_buf(), shared, open: Mutex::default() })
+        let shared =
+            Shared::new(memory, before_flush.is_some()).map_err(|error| rocks("opening the stores", &error))?;
+        let (unflushed_bytes, open) = (Arc::default(), Mutex::default());
+        Ok(RocksNode { dir: dir.to_path_buf(), shared, memory, before_flush, unflushed_bytes, open })
     }
 
     /// Returns the store of that shard, opened or made. While it is open, everybody gets the same one.
@@ -52,7 +69,9 @@ impl RocksNode {
         if let Some(store) = open.get(&(keyspace, shard)).and_then(Weak::upgrade) {
             return Ok(store);
         }
-        let store = Arc::new(RocksStore::open(&self.dir.join(format!("{keyspace}-{shard}")), &self.shared.store())?);
+        let guard = self.before_flush.clone().map(|call| Guard::new(call, self.memory, self.unflushed_bytes.clone()));
+        let dir = self.dir.join(format!("{keyspace}-{shard}"));
+        let store = Arc::new(RocksStore::open(&dir, &self.shared.store(), guard)?);
         open.insert((keyspace, shard), Arc::downgrade(&store));
         Ok(store)
     }

@@ -1,5 +1,6 @@
 //! How RocksDB is set up: many point lookups of absent keys, blind puts, a small memory.
 
+use crate::guard::MARGIN;
 use crate::node::Memory;
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, Env, LogLevel, Options, ReadOptions, WriteBufferManager, WriteOptions,
@@ -32,15 +33,18 @@ pub struct Shared {
     write_buffers: WriteBufferManager,
     env: Env,
     memory: Memory,
+    /// RocksDB flushes nothing by itself.
+    guarded: bool,
     /// Copies share the rate limiter.
     limited: Options,
 }
 
 impl Shared {
-    pub fn new(memory: Memory) -> Result<Shared, rocksdb::Error> {
+    /// `guarded`: every flush is asked for, so the limits at which RocksDB flushes by itself are out of reach.
+    pub fn new(memory: Memory, guarded: bool) -> Result<Shared, rocksdb::Error> {
         let cache = Cache::new_lru_cache(memory.cache_bytes);
-        let write_buffers =
-            WriteBufferManager::new_write_buffer_manager_with_cache(memory.write_buffers_bytes, false, cache.clone());
+        let flush_at = if guarded { usize::MAX >> 1 } else { memory.write_buffers_bytes };
+        let write_buffers = WriteBufferManager::new_write_buffer_manager_with_cache(flush_at, false, cache.clone());
         let mut env = Env::new()?;
         env.set_background_threads(2);
         env.set_high_priority_background_threads(1);
@@ -48,7 +52,7 @@ impl Shared {
         env.lower_thread_pool_cpu_priority();
         let mut limited = Options::default();
         limited.set_ratelimiter(BACKGROUND_BYTES_PER_SEC, BACKGROUND_SHARE_US, BACKGROUND_FAIRNESS);
-        Ok(Shared { cache, write_buffers, env, memory, limited })
+        Ok(Shared { cache, write_buffers, env, memory, guarded, limited })
     }
 
     /// Options of one store.
@@ -57,10 +61,11 @@ impl Shared {
         options.create_if_missing(true);
         options.set_env(&self.env);
         options.set_write_buffer_manager(&self.write_buffers);
-        options.set_write_buffer_size(self.memory.write_buffer_bytes);
+        let margin = if self.guarded { MARGIN } else { 1 };
+        options.set_write_buffer_size(self.memory.write_buffer_bytes * margin);
         options.set_max_write_buffer_number(3);
         // A new request id is looked up before each write: the filter answers without touching the entries.
-        options.set_memtable_prefix_bloom_ratio(0.02);
+        options.set_memtable_prefix_bloom_ratio(0.02 / margin as f64);
         options.set_memtable_whole_key_filtering(true);
         let mut table = table();
         table.set_block_cache(&self.cache);

@@ -1,15 +1,17 @@
 //! One replica's sorted entries.
 
 use crate::errors::{not_written, rocks};
+use crate::guard::Guard;
 use crate::options::unlogged;
 use crate::reader::{Moment, Newest, is_empty};
 use crate::run_writer::write_run;
 use rehome_keyspace::KeyRange;
 use rehome_ports::{Change, PortError, Reader, Run, SnapshotStore, Store, Visitor, WriteBatch};
 use rehome_records::Manifest;
-use rocksdb::{DB, IngestExternalFileOptions, Options, Range, WaitForCompactOptions};
+use rocksdb::{DB, FlushOptions, IngestExternalFileOptions, Options, Range, WaitForCompactOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Folder for runs that do not come as files. What a crash leaves there is written over.
 const ARRIVING: &str = "arriving";
@@ -21,19 +23,39 @@ const ENTRIES: &str = "rocksdb.estimate-num-keys";
 
 /// One replica's sorted entries.
 pub struct RocksStore {
-    db: DB,
+    db: Arc<DB>,
     dir: PathBuf,
+    guard: Option<Guard>,
 }
 
 impl RocksStore {
-    pub fn open(dir: &Path, options: &Options) -> Result<RocksStore, PortError> {
+    pub fn open(dir: &Path, options: &Options, guard: Option<Guard>) -> Result<RocksStore, PortError> {
         let db = DB::open(options, dir).map_err(|error| rocks(&format!("opening {}", dir.display()), &error))?;
-        Ok(RocksStore { db, dir: dir.to_path_buf() })
+        Ok(RocksStore { db: Arc::new(db), dir: dir.to_path_buf(), guard })
     }
 
     /// Waits until nothing is left to do in the background. What is not flushed stays so.
     pub fn settle(&self) -> Result<(), PortError> {
         self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(|error| rocks("settling", &error))
+    }
+
+    /// Does what may make everything durable that was written.
+    fn durably<T>(&self, act: impl FnOnce() -> Result<T, PortError>) -> Result<T, PortError> {
+        match &self.guard {
+            Some(guard) => guard.flush(act),
+            None => act(),
+        }
+    }
+
+    fn flush_buffers(&self) -> Result<(), PortError> {
+        self.db.flush().map_err(|error| rocks("flushing", &error))
+    }
+
+    /// Makes room in a guarded store, without waiting until it is there.
+    fn make_room(&self) -> Result<(), PortError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        self.durably(|| self.db.flush_opt(&options).map_err(|error| rocks("flushing", &error)))
     }
 
     fn unflushed_removals(&self) -> Result<bool, PortError> {
@@ -60,6 +82,29 @@ impl RocksStore {
         Ok(end)
     }
 
+    /// Removes the ranges' entries, and flushes.
+    fn wipe_now(&self, ranges: &[KeyRange]) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| rocks("wiping", &error);
+        let mut removals = rocksdb::WriteBatch::default();
+        for range in ranges {
+            if !is_empty(&self.db, range)? {
+                let end = self.end_of(range)?;
+                // Whole tables go at once. This may bring older entries of the range back, until they are removed below;
+                // nobody reads the range, and a crash in between leaves a wipe that is owed still.
+                self.db.delete_file_in_range(&range.start, &end).map_err(failed)?;
+                removals.delete_range(&range.start, &end);
+            }
+        }
+        if removals.is_empty() {
+            // Empty to a reader is not yet empty on disk: a crash could bring back what unflushed removals removed.
+            return if self.unflushed_removals()? { self.flush_buffers() } else { Ok(()) };
+        }
+        self.db.write_opt(removals, &unlogged()).map_err(failed)?;
+        // Flushed before anything is taken in there: taking in over an unflushed range removal stops every writer
+        // for half a second.
+        self.flush_buffers()
+    }
+
     /// Takes in the tables: by name only where nothing is in the way.
     fn take_in(&self, tables: &[PathBuf]) -> Result<(), PortError> {
         if tables.is_empty() {
@@ -73,7 +118,7 @@ impl RocksStore {
         }
         // Most likely something unflushed lies between the tables' first and last keys. RocksDB would flush it while
         // every writer waits: flush first, while they write on, so that little is left for that.
-        self.flush()?;
+        self.flush_buffers()?;
         options.set_allow_blocking_flush(true);
         self.db.ingest_external_file_opts(&options, tables.to_vec()).map_err(|error| rocks("taking in runs", &error))
     }
@@ -88,7 +133,12 @@ impl Store for RocksStore {
                 Change::Remove { key } => changes.delete(key),
             }
         }
-        self.db.write_opt(changes, &unlogged()).map_err(|error| rocks("writing", &error))
+        let write = || self.db.write_opt(changes, &unlogged()).map_err(|error| rocks("writing", &error));
+        let Some(guard) = &self.guard else { return write() };
+        if guard.is_full() {
+            self.make_room()?;
+        }
+        guard.write(&batch, write)
     }
 
     fn estimate_entries(&self, ranges: &[KeyRange]) -> Result<u64, PortError> {
@@ -107,7 +157,7 @@ impl Store for RocksStore {
     }
 
     fn flush(&self) -> Result<(), PortError> {
-        self.db.flush().map_err(|error| rocks("flushing", &error))
+        self.durably(|| self.flush_buffers())
     }
 
     fn snapshot(&self, look: &mut dyn FnMut(&dyn Reader) -> Result<(), PortError>) -> Result<(), PortError> {
@@ -115,25 +165,7 @@ impl Store for RocksStore {
     }
 
     fn wipe(&self, ranges: &[KeyRange]) -> Result<(), PortError> {
-        let failed = |error: rocksdb::Error| rocks("wiping", &error);
-        let mut removals = rocksdb::WriteBatch::default();
-        for range in ranges {
-            if !is_empty(&self.db, range)? {
-                let end = self.end_of(range)?;
-                // Whole tables go at once. This may bring older entries of the range back, until they are removed below;
-                // nobody reads the range, and a crash in between leaves a wipe that is owed still.
-                self.db.delete_file_in_range(&range.start, &end).map_err(failed)?;
-                removals.delete_range(&range.start, &end);
-            }
-        }
-        if removals.is_empty() {
-            // Empty to a reader is not yet empty on disk: a crash could bring back what unflushed removals removed.
-            return if self.unflushed_removals()? { self.flush() } else { Ok(()) };
-        }
-        self.db.write_opt(removals, &unlogged()).map_err(failed)?;
-        // Flushed before anything is taken in there: taking in over an unflushed range removal stops every writer
-        // for half a second.
-        self.flush()
+        self.durably(|| self.wipe_now(ranges))
     }
 
     fn ingest(&self, snapshots: &dyn SnapshotStore, name: &str, manifest: &Manifest) -> Result<(), PortError> {
@@ -150,7 +182,17 @@ impl Store for RocksStore {
                 }
             }
         }
-        self.take_in(&tables)
+        self.durably(|| self.take_in(&tables))
+    }
+}
+
+impl Drop for RocksStore {
+    /// Closing flushes. Where that may not be, the database stays open until the process ends.
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.guard.as_ref().map(Guard::call) {
+            tracing::error!(%error, dir = %self.dir.display(), "store is not flushed: its log cannot be synced");
+            std::mem::forget(Arc::clone(&self.db));
+        }
     }
 }
 

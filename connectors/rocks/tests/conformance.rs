@@ -3,9 +3,9 @@
 use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_ports::conformance::snapshots::SnapshotBed;
 use rehome_ports::conformance::store::StoreBed;
-use rehome_ports::{SnapshotStore, Store};
+use rehome_ports::{BeforeFlush, SnapshotStore, Store};
 use rehome_records::RunInfo;
-use rehome_rocks::{RocksNode, SnapshotFolder};
+use rehome_rocks::{Memory, RocksNode, SnapshotFolder};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -50,6 +50,15 @@ mod store {
     impl StoreBed for Bed {
         fn open(&mut self) -> Arc<dyn Store> {
             let node = RocksNode::open(&self.dir().join("stores")).expect("a node opens");
+            let store = node.store(STORE.0, STORE.1).expect("a store opens");
+            self.node = Some(node);
+            store
+        }
+
+        fn open_guarded(&mut self, before_flush: BeforeFlush) -> Arc<dyn Store> {
+            let memory = Memory { write_buffers_bytes: 4 << 20, write_buffer_bytes: 2 << 20, ..Memory::default() };
+            self.node = None;
+            let node = RocksNode::guarded(&self.dir().join("stores"), memory, before_flush).expect("a node opens");
             let store = node.store(STORE.0, STORE.1).expect("a store opens");
             self.node = Some(node);
             store

@@ -7,6 +7,8 @@
 //! DIR/snapshots  copies of moves that are under way
 //! ```
 
+#[cfg(test)]
+mod brought_back;
 mod clock;
 mod holds;
 mod rates;
@@ -21,13 +23,13 @@ use crate::failpoints::Hooks;
 use rehome_control_core::Decision;
 use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle, control_partition};
 use rehome_controller::{Controller, ControllerMessage, ControllerParts, Waits};
-use rehome_embedded::{EmbeddedLog, Limits, OpenError};
+use rehome_embedded::{EmbeddedLog, Fsync, Limits, OpenError};
 use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
 use rehome_node::{Node, NodeConfig, NodeReads};
 use rehome_ports::{Inbox, Log, PortError, ReplicaProgress, Signal, Store};
 use rehome_records::ControlEvent;
 use rehome_records::control::CONTROL_TOPIC;
-use rehome_rocks::{RocksNode, SnapshotFolder};
+use rehome_rocks::{Memory, RocksNode, SnapshotFolder};
 use rehome_router::{Router, RouterHandle, RouterLimits};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,21 +95,21 @@ impl Cluster {
     ///
     /// Errors: `Held` when another process has it open.
     pub fn start(dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
-        Cluster::start_on(Cluster::take(dir)?, dir, address, hooks)
+        Cluster::start_on(Cluster::take(dir, Fsync::Always)?, dir, address, hooks)
     }
 
     /// Takes the folder for this process, before anything else is tried.
     ///
-    /// Errors: another process holds it.
-    pub fn take(dir: &Path) -> Result<Arc<EmbeddedLog>, StartError> {
-        Ok(EmbeddedLog::open(&dir.join("log"), Limits::default())?)
+    /// Errors: another process holds it, or the log in it is damaged.
+    pub fn take(dir: &Path, fsync: Fsync) -> Result<Arc<EmbeddedLog>, StartError> {
+        Ok(EmbeddedLog::open_with(&dir.join("log"), Limits::default(), fsync)?)
     }
 
     /// Starts everything on a folder that was taken.
     pub fn start_on(log: Arc<EmbeddedLog>, dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
         log.ensure_topic(CONTROL_TOPIC, 1)?;
         let shared: Arc<dyn Log> = Arc::clone(&log) as Arc<dyn Log>;
-        let stores = Arc::new(RocksNode::open(&dir.join("stores"))?);
+        let stores = Arc::new(open_stores(&log, &dir.join("stores"))?);
         let snapshots = Arc::new(SnapshotFolder::open(&dir.join("snapshots"))?);
         let clock = Clock::start();
         let threads = Threads::new(clock);
@@ -217,6 +219,17 @@ impl Cluster {
         self.threads.stop();
         self.log.close()?;
         flushed
+    }
+}
+
+/// Where records may be applied that are not durable, no store may keep what the log could lose.
+fn open_stores(log: &Arc<EmbeddedLog>, dir: &Path) -> Result<RocksNode, PortError> {
+    match log.fsync() {
+        Fsync::Always => RocksNode::open(dir),
+        Fsync::Every(_) => {
+            let log = Arc::clone(log);
+            RocksNode::guarded(dir, Memory::default(), Arc::new(move || log.sync()))
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! - [`report`]: the figures, as a table and as JSON.
 
 mod client;
-mod compare;
+pub mod compare;
 mod cutovers;
 mod latency;
 mod moves;

@@ -31,8 +31,33 @@ impl Live {
         wake: &Waker,
     ) -> Result<Live, PortError> {
         let from = applied.map_or(Offset(0), |applied| applied.offset);
-        let tail = log.tail(partition, from, wake.clone())?;
+        let tail = log.tail(partition, from, wake.clone()).map_err(|error| match error.remedy {
+            Remedy::Broken if from > Offset(0) => PortError::broken(format!(
+                "the store has applied a record at {from} that its log does not hold: {error}; stop, bring back the log and \
+                 the stores of one moment, then `rehome up`"
+            )),
+            _ => error,
+        })?;
         Ok(Live { tail, queue: VecDeque::new(), next: from, expected: applied, announced: false })
+    }
+
+    /// Tells whether the log is known to hold what the store has applied last.
+    pub fn is_confirmed(&self) -> bool {
+        self.expected.is_none()
+    }
+
+    /// Checks that the log goes as far as the store.
+    ///
+    /// Errors: `Broken` when it ends before.
+    pub fn check_end(&self, partition: &TopicPartition, end: Offset) -> Result<(), PortError> {
+        match self.expected {
+            Some(expected) if end <= expected.offset => Err(PortError::broken(format!(
+                "the store has applied a record at {} that its log does not hold: {partition} ends at {end}; the log is older \
+                 than the store: stop, bring back the log and the stores of one moment, then `rehome up`",
+                expected.offset
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the offset below which everything is applied.
@@ -66,13 +91,13 @@ impl Live {
             Some(first) => {
                 return Err(PortError::broken(format!(
                     "this store has applied a record at {} that the log no longer holds (found one at {}): it is another log; \
-                     stop, and bring back the log and the stores of one moment",
+                     stop, bring back the log and the stores of one moment, then `rehome up`",
                     expected.offset, first.offset
                 )));
             }
             None if self.next > expected.offset => {
                 return Err(PortError::broken(format!(
-                    "this store has applied a record at {} that the log no longer holds; stop, and bring back the log and the stores of one moment",
+                    "this store has applied a record at {} that the log no longer holds; stop, bring back the log and the stores of one moment, then `rehome up`",
                     expected.offset
                 )));
             }

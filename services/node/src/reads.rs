@@ -137,7 +137,8 @@ impl Replica {
         let mut kept = Vec::new();
         let mut any = false;
         for mut read in std::mem::take(&mut self.reads.waiting) {
-            match self.judge(&read)? {
+            let judged = if self.live.is_confirmed() { self.judge(&read)? } else { Judged::Wait(read.need) };
+            match judged {
                 Judged::Answer(answer) => (read.done)(Ok(*answer)),
                 Judged::Refuse(refused) => (read.done)(Err(refused)),
                 Judged::Wait(_) if now_ms >= read.give_up_ms => {

@@ -114,7 +114,7 @@ impl Replica {
         let identity = StoredIdentity { keyspace: keyspace.id, shard };
         let view = StoreView(&*config.store);
         let core = match ShardCore::recover(identity, keyspace.placement, keyspace.request_retention_ms, &view)
-            .map_err(stopped)?
+            .map_err(|stop| unusable(keyspace, shard, stop))?
         {
             Some(core) => core,
             None => create(&*config.store, identity, keyspace, rebuild)?,
@@ -123,6 +123,11 @@ impl Replica {
         let partition = TopicPartition::new(topic.clone(), shard.0);
         let inbox = Inbox::new(Arc::clone(&wake));
         let live = Live::open(&*config.log, &partition, core.applied(), &wake)?;
+        if core.applied().is_some() {
+            // Nothing is served before the log is known to go as far as the store.
+            let inbox = inbox.clone();
+            config.log.end(&partition, Box::new(move |end| inbox.push(Message::KnownEnd(shard, end))));
+        }
         let follower = ControlFollower::new(&*config.log, Arc::clone(&wake))?;
         let copier = Copier {
             keyspace: keyspace.id,
@@ -213,6 +218,9 @@ impl Replica {
             Message::ControlEnd(up_to, end) => self.reads.control_end(up_to, end),
             Message::StartEnd(end) => self.opening.told(end, now_ms),
             Message::KnownEnd(shard, Ok(end)) => {
+                if shard == self.shard {
+                    self.live.check_end(&self.partition_of(shard), end)?;
+                }
                 self.known_ends.insert(shard, end);
             }
             Message::KnownEnd(_, Err(_)) => {}
@@ -402,6 +410,17 @@ fn create(
     store.write(changes.collect())?;
     store.flush()?;
     Ok(core)
+}
+
+/// Says why a store is not opened, and what to do.
+fn unusable(keyspace: &Keyspace, shard: ShardId, stop: Stop) -> PortError {
+    let PortError { remedy, message } = stopped(stop);
+    let message = format!(
+        "the store of shard {shard} of keyspace {} cannot be used: {message}; stop, bring back the store's own folder, or take \
+         the version of rehome that wrote it, then `rehome up`",
+        keyspace.name
+    );
+    PortError { remedy, message }
 }
 
 /// Turns what stops the core into what stops the replica. Waits never come here: their callers wait.

@@ -326,6 +326,22 @@ impl Client {
         self.current = Some(Current { asked, issued_at, until_ms: deadline_ms + PATIENCE_MS });
     }
 
+    /// Power is lost: the answer to an open question never comes, and what was read since that moment may have been lost.
+    /// Writes stay: whether they were lost is in the log.
+    pub fn power_lost(&mut self, now_ms: u64, lost_since: Option<u64>) {
+        self.answer = Arc::default();
+        if let Some(current) = &mut self.current {
+            current.until_ms = now_ms;
+        }
+        if let Some(since) = lost_since {
+            self.history.reads.retain(|read| read.answered_at < since);
+            // When these were answered is not kept.
+            self.reads.clear();
+            // The pages of a scan that were read before may show what was lost: it starts again.
+            self.pages = Pages::default();
+        }
+    }
+
     fn wrote(&mut self, asked: &Asked, answer: &WriteAnswer, issued_at: u64, answered_at: u64) {
         let Op::Write { row, request, value, .. } = &asked.op else { return };
         if answer.is_done() {

@@ -8,6 +8,7 @@ use crate::world::{Failure, World};
 use rehome_invariants::{Accepted, Cutover, Fence, Grant, History, Visible, VisibleRow, violations};
 use rehome_keyspace::{Epoch, KeyRange, Outcome, Selector, ShardId, Side, SlotId};
 use rehome_memory::MemoryStore;
+use rehome_oracle::history::WriteAnswered;
 use rehome_oracle::{Comparison, ControlStory, KeyspaceStory, fold};
 use rehome_ports::{Reader, SnapshotStore};
 use rehome_records::control::data_topic;
@@ -15,6 +16,7 @@ use rehome_records::store_value::StoredRow;
 use rehome_records::{
     ControlEvent, ControlRecord, DataRecord, Logged, Mark, SlotState, StateRegion, TopicPartition, store_key,
 };
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// Compares what clients were answered, what lies in the stores, and an independent fold of the logs.
@@ -33,6 +35,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     }
     let read = partitions.iter().map(|records| records.iter().cloned().map(Ok)).collect();
     let folded = fold(&story, keyspace.id, read).map_err(|error| Failure(format!("the logs do not fold: {error}")))?;
+    forget_lost_answers(world, &story, keyspace);
     let mut history = history(&story, keyspace, &partitions, &folded);
     for client in &world.clients {
         history.acks.extend(client.acks.iter().cloned());
@@ -113,6 +116,25 @@ fn entries(store: &MemoryStore, range: &KeyRange) -> Result<Entries, Failure> {
         ControlFlow::Continue(())
     });
     looked.map(|()| entries).map_err(|error| Failure(error.to_string()))
+}
+
+/// Takes out the answers to writes that a power loss took: those, and no other, may be missing.
+fn forget_lost_answers(world: &mut World, story: &ControlStory, keyspace: &rehome_oracle::KeyspaceStory) {
+    let topic = data_topic(&keyspace.name, keyspace.id);
+    let of_data = world.lost.iter().filter(|lost| lost.partition.topic == topic);
+    let lost: BTreeSet<_> = of_data.map(|lost| (ShardId(lost.partition.partition), lost.offset)).collect();
+    for client in &mut world.clients {
+        let kept = |write: &WriteAnswered| {
+            let shard = story.granted(keyspace, write.row.slot(), write.version.epoch);
+            !shard.is_some_and(|shard| lost.contains(&(shard, write.version.offset)))
+        };
+        let kept: Vec<bool> = client.history.writes.iter().map(kept).collect();
+        // Both lists tell of the same answers.
+        let (mut of_writes, mut of_acks) = (kept.iter(), kept.iter());
+        client.history.writes.retain(|_| of_writes.next() == Some(&true));
+        client.acks.retain(|_| of_acks.next() == Some(&true));
+        world.counts.acks_lost += kept.iter().filter(|kept| !**kept).count() as u64;
+    }
 }
 
 fn count_horizons(counts: &mut Counts, control: &[Logged], partitions: &[Vec<Logged>]) {

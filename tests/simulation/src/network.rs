@@ -46,6 +46,13 @@ impl Network {
         state.verdicts.retain(|(from, to), _| from != process && to != process);
     }
 
+    /// Loses every message that is on its way.
+    pub fn lose_everything(&self) {
+        let mut state = self.lock();
+        state.calls.clear();
+        state.verdicts.clear();
+    }
+
     /// Returns where a node tells verdicts: every router hears them, later.
     pub fn verdict_sink(&self, node: &str) -> VerdictSink {
         let (network, node) = (self.clone(), node.to_owned());

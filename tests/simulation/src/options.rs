@@ -29,6 +29,11 @@ pub struct Options {
     pub poll_records_max: usize,
     /// Chance that a job of a crashing process is done in part, in one of 10,000.
     pub job_cut_per_10k: u32,
+    /// Data is acknowledged before it is durable, and durable at most so many milliseconds later; else before.
+    pub fsync_every_ms: Option<u64>,
+    pub power_loss_per_10k: u32,
+    /// Chance that a store flushes by itself.
+    pub flush_per_10k: u32,
     /// Lag of tails, drawn anew now and then, at most this.
     pub lag_ms_max: u64,
     /// Ops that each client does.
@@ -77,6 +82,9 @@ impl Options {
             retention_ms: RETENTION_MS_LONG,
             client_rest_ms_max: 0,
             operator_rest_ms_max: 0,
+            fsync_every_ms: None,
+            power_loss_per_10k: 0,
+            flush_per_10k: 0,
         };
         if rng.random_range(0..3) == 0 {
             options.retention_ms = rng.random_range(16_000..24_000);
@@ -84,6 +92,10 @@ impl Options {
             options.operator_rest_ms_max = [0, options.retention_ms * 2][rng.random_range(0..2)];
         }
         options.pause_per_10k = chance(&mut rng, 10);
+        // Every second run acknowledges before it syncs; power is lost in both kinds.
+        options.fsync_every_ms = [None, Some(rng.random_range(1..400))][rng.random_range(0..2)];
+        options.power_loss_per_10k = chance(&mut rng, 8);
+        options.flush_per_10k = chance(&mut rng, 100);
         options
     }
 

@@ -1,14 +1,14 @@
 //! Processes: built, run by turns, crashed, started again.
 
 use crate::network::Network;
-use rand::RngCore;
 use rand::rngs::StdRng;
+use rand::{Rng, RngCore};
 use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle};
 use rehome_controller::{Controller, ControllerMessage, ControllerParts};
 use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
-use rehome_memory::{Broker, MemorySnapshots, MemoryStore};
+use rehome_memory::{Broker, Lost, MemorySnapshots, MemoryStore};
 use rehome_node::{Host, Jobs, MakeRole, Node, NodeConfig, NodeReads};
-use rehome_ports::{Inbox, PortError, Role, Turn, Waker};
+use rehome_ports::{Inbox, PortError, Role, Store, Turn, Waker};
 use rehome_router::{Router, RouterHandle, RouterLimits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -181,6 +181,7 @@ impl Site {
         let reads = NodeReads::default();
         self.network.connect_node(name, reads.clone());
         let stores = Arc::clone(&self.stores);
+        let broker = self.broker.clone();
         let controllers = Arc::clone(&self.controllers);
         let broken = Arc::clone(&self.broken);
         let site = self.clone();
@@ -189,8 +190,15 @@ impl Site {
             address: name.to_owned(),
             log,
             open_store: Arc::new(move |keyspace, shard| {
-                let store = Arc::clone(lock(&stores).entry((node, keyspace, shard)).or_default());
-                Ok(store as Arc<dyn rehome_ports::Store>)
+                let mut stores = lock(&stores);
+                let store = stores.entry((node, keyspace, shard)).or_insert_with(|| {
+                    let broker = broker.clone();
+                    MemoryStore::guarded(Arc::new(move || {
+                        broker.sync();
+                        Ok(())
+                    }))
+                });
+                Ok(Arc::clone(store) as Arc<dyn rehome_ports::Store>)
             }),
             snapshots: Arc::clone(&self.snapshots) as Arc<dyn rehome_ports::SnapshotStore>,
             jobs: Arc::new(JobsOf { process: name.to_owned(), queue: Arc::clone(&self.jobs) }),
@@ -213,18 +221,41 @@ impl Site {
 
     /// Kills a process: its roles are gone, its messages go nowhere, its stores lose what was not flushed.
     pub fn crash(&self, process: &mut Process, restart_at_ms: u64, rng: &mut StdRng) {
-        process.roles.clear();
-        process.router = None;
-        process.restart_at_ms = Some(restart_at_ms);
-        self.broker.cut(&process.name);
-        self.network.disconnect(&process.name);
-        lock(&self.controllers).remove(&process.name);
-        lock(&self.jobs).retain(|job| job.process != process.name);
+        self.end(process, restart_at_ms);
         if let Kind::Node(node) = process.kind {
             for (_, store) in lock(&self.stores).iter().filter(|((owner, _, _), _)| *owner == node) {
                 store.crash(rng as &mut dyn RngCore);
             }
         }
+    }
+
+    /// Loses power: every process is gone at once, with every message, and of log and stores what was not durable.
+    pub fn lose_power(&self, processes: &mut [Process], restart_at_ms: u64) -> Vec<Lost> {
+        let lost = self.broker.lose_power();
+        processes.iter_mut().for_each(|process| self.end(process, restart_at_ms));
+        self.network.lose_everything();
+        lock(&self.stores).values().for_each(|store| store.lose_power());
+        lost
+    }
+
+    /// A store flushes by itself, as its write buffers fill.
+    pub fn flush_one(&self, rng: &mut StdRng) {
+        let stores = lock(&self.stores);
+        if let Some(store) = stores.values().nth(rng.random_range(0..stores.len().max(1))) {
+            store.flush().expect("a store in memory flushes");
+        }
+    }
+
+    fn end(&self, process: &mut Process, restart_at_ms: u64) {
+        process.roles.clear();
+        process.router = None;
+        process.desk = None;
+        process.frozen_until_ms = None;
+        process.restart_at_ms = Some(restart_at_ms);
+        self.broker.cut(&process.name);
+        self.network.disconnect(&process.name);
+        lock(&self.controllers).remove(&process.name);
+        lock(&self.jobs).retain(|job| job.process != process.name);
     }
 }
 

@@ -50,6 +50,11 @@ pub struct Counts {
     pub horizons: u64,
     /// Of those, the ones after which a move was started.
     pub horizons_before_moves: u64,
+    pub power_losses: u64,
+    /// Records that power losses took.
+    pub records_lost: u64,
+    /// Acknowledged writes among them.
+    pub acks_lost: u64,
 }
 
 impl Counts {
@@ -63,7 +68,7 @@ impl Counts {
         *(if is_list { &mut self.lists } else { &mut self.reads }) += 1;
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 20] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 23] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
@@ -85,6 +90,9 @@ impl Counts {
             ("copies taken again", &mut self.copies_again),
             ("horizons", &mut self.horizons),
             ("horizons before moves", &mut self.horizons_before_moves),
+            ("power losses", &mut self.power_losses),
+            ("records lost", &mut self.records_lost),
+            ("acknowledged writes lost", &mut self.acks_lost),
         ]
     }
 

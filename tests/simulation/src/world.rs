@@ -10,10 +10,11 @@ use crate::process::{Kind, Process, QueuedJob, Site, lock};
 use crate::trace::{Counts, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rehome_keyspace::NodeId;
-use rehome_memory::{Broker, Delivery, Fate, Faults, What};
+use rehome_keyspace::{NodeId, Offset};
+use rehome_memory::{Broker, Delivery, Fate, Faults, Lost, What};
 use rehome_ports::SnapshotStore;
 use rehome_records::control::CONTROL_TOPIC;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Steps of the healing phase before it counts as stuck. Reason: far above what the slowest good run needs.
@@ -61,6 +62,12 @@ pub struct World {
     faulty: bool,
     pub counts: Counts,
     pub trace: Trace,
+    /// What power losses took.
+    pub lost: Vec<Lost>,
+    /// The first step of each moment of the clock.
+    steps_at: BTreeMap<u64, u64>,
+    /// A desk that has folded less is one of an older time.
+    folded_min: Offset,
 }
 
 /// What can be drawn.
@@ -81,6 +88,7 @@ impl World {
         setup.ensure_topic(CONTROL_TOPIC, 1).expect("nothing is cut off yet");
         broker.set_delivery(Delivery::Held);
         broker.set_poll_records_max(options.poll_records_max);
+        broker.set_fsync_every_ms(options.fsync_every_ms);
         let mut kinds: Vec<(String, Kind)> = vec![("desk".into(), Kind::Desk)];
         kinds.extend((1..=options.nodes).map(|node| (format!("node-{node}"), Kind::Node(NodeId(node)))));
         kinds.extend((0..options.routers).map(|router| (format!("router-{router}"), Kind::Router)));
@@ -105,6 +113,9 @@ impl World {
             faulty: true,
             counts: Counts::default(),
             trace: Trace::default(),
+            lost: Vec::new(),
+            steps_at: BTreeMap::new(),
+            folded_min: Offset(0),
             options,
         }
     }
@@ -142,7 +153,8 @@ impl World {
     }
 
     fn desk(&self) -> Option<rehome_control_log::DeskHandle> {
-        self.processes.iter().find_map(|process| process.desk.clone())
+        let desk = self.processes.iter().find_map(|process| process.desk.clone());
+        desk.filter(|desk| desk.state().folded_next() >= self.folded_min)
     }
 
     fn choices(&self) -> Vec<Next> {
@@ -164,7 +176,7 @@ impl World {
         self.step += 1;
         self.start_what_is_down();
         if self.faulty {
-            self.maybe_fault();
+            self.maybe_fault()?;
         }
         let mut choices = self.choices();
         let nothing = choices.is_empty();
@@ -276,7 +288,36 @@ impl World {
         self.faulty && self.rng.random_range(0..10_000) < per_10k
     }
 
-    fn maybe_fault(&mut self) {
+    /// Every process is gone at once, with what was not durable.
+    fn lose_power(&mut self) -> Result<(), Failure> {
+        self.counts.power_losses += 1;
+        self.counts.crashes += 1;
+        let restart_at_ms = self.now_ms + self.rng.random_range(1..1_500);
+        let lost = self.site.lose_power(&mut self.processes, restart_at_ms);
+        self.trace.note("records lost", lost.len() as u64);
+        let first_ms = lost.iter().map(|lost| lost.appended_ms).min();
+        let window_ms = self.options.fsync_every_ms.unwrap_or(0);
+        if first_ms.is_some_and(|first_ms| self.options.fsync_every_ms.is_none() || first_ms + window_ms <= self.now_ms)
+        {
+            return Err(Failure(format!("lost at {} ms what was appended at {first_ms:?} ms", self.now_ms)));
+        }
+        let step_at = |ms| self.steps_at.range(..=ms).next_back().map_or(0, |(_, step)| *step);
+        let lost_since = first_ms.map(step_at);
+        self.clients.iter_mut().for_each(|client| client.power_lost(self.now_ms, lost_since));
+        let control = self.site.broker.records(&rehome_control_log::control_partition());
+        self.folded_min = control.last().map_or(Offset(0), |last| last.offset.next());
+        self.counts.records_lost += lost.len() as u64;
+        self.lost.extend(lost);
+        Ok(())
+    }
+
+    fn maybe_fault(&mut self) -> Result<(), Failure> {
+        if self.fault(self.options.power_loss_per_10k) {
+            self.lose_power()?;
+        }
+        if self.fault(self.options.flush_per_10k) {
+            self.site.flush_one(&mut self.rng);
+        }
         if self.fault(self.options.crash_per_10k) {
             let index = self.rng.random_range(0..self.processes.len());
             let process = &self.processes[index];
@@ -314,6 +355,7 @@ impl World {
             let lag_ms = self.rng.random_range(0..=self.options.lag_ms_max);
             self.site.broker.set_lag_ms(&self.processes[index].name, lag_ms);
         }
+        Ok(())
     }
 
     fn start_what_is_down(&mut self) {
@@ -336,6 +378,7 @@ impl World {
 
     fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
+        self.steps_at.entry(now_ms).or_insert(self.step);
         self.site.broker.set_now_ms(now_ms);
     }
 

@@ -4,16 +4,20 @@ use super::reading::assert_remedy;
 use super::snapshots::{Entries, entries, take};
 use crate::Remedy;
 use crate::snapshots::SnapshotStore;
-use crate::store::{Change, Reader, Store, WriteBatch};
+use crate::store::{BeforeFlush, Change, Reader, Store, WriteBatch};
 use rehome_keyspace::KeyRange;
 use rehome_records::RunInfo;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Opens the store that is tested.
 pub trait StoreBed {
     /// Opens the store, the first time an empty one.
     fn open(&mut self) -> Arc<dyn Store>;
+
+    /// Opens a store as `open`, which calls that before anything becomes durable. It holds a few MiB in memory at most.
+    fn open_guarded(&mut self, before_flush: BeforeFlush) -> Arc<dyn Store>;
 
     /// Crashes, and opens what is left. What was opened before is not used any more.
     fn crash(&mut self) -> Arc<dyn Store>;
@@ -258,4 +262,64 @@ pub fn writes_after_an_ingest_win(bed: &mut dyn StoreBed) {
     assert_eq!(all(&*store), expected);
     store.flush().expect("a flush works");
     assert_eq!(all(&*bed.crash()), expected);
+}
+
+/// Written together by the guarded tests. Several hundred pass what the store may hold in memory.
+const GUARDED_BYTES: usize = 64 << 10;
+const GUARDED_BATCHES: usize = 400;
+
+fn write_guarded(store: &dyn Store, written: &AtomicUsize) -> Result<(), crate::PortError> {
+    let number = written.load(Ordering::SeqCst);
+    let value = vec![number as u8; GUARDED_BYTES];
+    store.write(vec![Change::Put { key: format!("{number:06}").into_bytes(), value }])?;
+    written.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+pub fn nothing_becomes_durable_before_what_guards_it_was_called(bed: &mut dyn StoreBed) {
+    let (written, allowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let before_flush: BeforeFlush = {
+        let (written, allowed) = (Arc::clone(&written), Arc::clone(&allowed));
+        Arc::new(move || {
+            allowed.fetch_max(written.load(Ordering::SeqCst), Ordering::SeqCst);
+            Ok(())
+        })
+    };
+    for end in [
+        (|_: &dyn Store| Ok(())) as fn(&dyn Store) -> Result<(), crate::PortError>,
+        |store| store.flush(),
+        |store| store.wipe(&[range("a", "b")]),
+    ] {
+        let store = bed.open_guarded(Arc::clone(&before_flush));
+        for _ in 0..GUARDED_BATCHES {
+            write_guarded(&*store, &written).expect("a batch is taken");
+        }
+        end(&*store).expect("it works");
+        let store = bed.crash();
+        let kept = keys(&*store, &range("0", "9"), false).len();
+        let allowed = allowed.load(Ordering::SeqCst);
+        assert!(kept <= allowed, "{kept} batches are durable, {allowed} may be");
+        written.store(kept, Ordering::SeqCst);
+    }
+}
+
+pub fn where_the_guard_fails_nothing_becomes_durable(bed: &mut dyn StoreBed) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let before_flush: BeforeFlush = {
+        let fails = Arc::clone(&fails);
+        Arc::new(move || match fails.load(Ordering::SeqCst) {
+            true => Err(crate::PortError::broken("the log has stopped")),
+            false => Ok(()),
+        })
+    };
+    let store = bed.open_guarded(before_flush);
+    let written = AtomicUsize::new(0);
+    write_guarded(&*store, &written).expect("a batch is taken");
+    store.flush().expect("the guard lets it through");
+    fails.store(true, Ordering::SeqCst);
+    write_guarded(&*store, &written).expect("a batch is taken");
+    assert_remedy(store.flush(), Remedy::Broken);
+    assert_remedy(store.wipe(&[range("0", "9")]), Remedy::Broken);
+    let store = bed.crash();
+    assert_eq!(keys(&*store, &range("0", "9"), false), ["000000"]);
 }

@@ -7,7 +7,7 @@ use crate::failpoints::Hooks;
 use crate::notify::{State, tell_manager};
 use crate::wire::UpShape;
 use anyhow::Context;
-use rehome_embedded::OpenError;
+use rehome_embedded::{Fsync, OpenError};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 /// Run log, stores, node, router, controller and API in one process, on one folder
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome up\n  rehome up --data /var/lib/rehome --listen 127.0.0.1:9000\n  rehome up --ephemeral --port 0     # for tests: prints {\"server\":\"http://127.0.0.1:...\",...}\n\nEnds cleanly on SIGTERM or SIGINT: refuses what comes from then on with a time to ask again, answers what is\nunder way, makes its stores durable. After kill -9 it goes on where it was."
+    after_help = "Examples:\n  rehome up\n  rehome up --data /var/lib/rehome --listen 127.0.0.1:9000\n  rehome up --fsync every-100ms\n  rehome up --ephemeral --port 0     # for tests: prints {\"server\":\"http://127.0.0.1:...\",...}\n\nEnds cleanly on SIGTERM or SIGINT: refuses what comes from then on with a time to ask again, answers what is\nunder way, makes its stores durable. After kill -9 it goes on where it was."
 )]
 pub struct Args {
     /// Folder that holds everything; made if it does not exist
@@ -40,6 +40,10 @@ pub struct Args {
     /// Print one JSON object instead of text, when the API answers
     #[arg(long)]
     json: bool,
+    /// When writes are made durable: `always` before they are acknowledged, or `every-100ms`: at most so long after, so
+    /// that a power loss may take the writes acknowledged in that time; a killed process loses none
+    #[arg(long, default_value = "always", value_name = "WHEN")]
+    fsync: Fsync,
 }
 
 /// File in the folder that holds the URL of the API.
@@ -120,7 +124,7 @@ async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     // The folder first: a second process on it is told who holds it, not that the port is taken.
-    let log = Cluster::take(dir).map_err(|error| refused(dir, error))?;
+    let log = Cluster::take(dir, args.fsync).map_err(|error| refused(dir, error))?;
     let address_file = dir.join(ADDRESS);
     // Of whoever held the folder before; there may be none.
     let _ = std::fs::remove_file(&address_file);

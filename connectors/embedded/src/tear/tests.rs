@@ -1,0 +1,200 @@
+//! Files that RocksDB wrote, cut and altered at every byte.
+
+use super::*;
+use crate::fsync::Fsync;
+use crate::log::EmbeddedLog;
+use crate::options::Limits;
+use crate::wal::Write;
+use rehome_keyspace::Offset;
+use rehome_ports::{Lane, Log, ReadLimits, Signal};
+use rehome_records::{Record, TopicPartition};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use tempfile::TempDir;
+
+const RECORDS: usize = 6;
+/// Values grow, and one takes several pieces.
+const LONG: usize = 2;
+
+fn partition() -> TopicPartition {
+    TopicPartition::new("topic", 0)
+}
+
+fn limits() -> Limits {
+    Limits { log_file_bytes: 0, ..Limits::default() }
+}
+
+fn value(number: usize) -> Vec<u8> {
+    vec![number as u8 + 1; if number == LONG { 70_000 } else { 20 + number }]
+}
+
+fn append(log: &EmbeddedLog, value: Vec<u8>) -> Offset {
+    let (told, answer) = channel();
+    let record = Record { value: Some(value), ..Record::default() };
+    log.append(&partition(), Lane::Data, vec![record], Box::new(move |result| drop(told.send(result))));
+    answer.recv().unwrap().unwrap()[0]
+}
+
+fn values(log: &EmbeddedLog) -> Vec<(Offset, Vec<u8>)> {
+    let mut tail = log.tail(&partition(), Offset(0), Signal::new().waker()).unwrap();
+    let batch = tail.poll(ReadLimits { records_max: 1000, bytes_max: usize::MAX }).unwrap();
+    batch.records.into_iter().map(|logged| (logged.offset, logged.record.value.unwrap())).collect()
+}
+
+/// What a killed log leaves: its other files, and its newest write-ahead log with the records in it.
+struct Killed {
+    others: BTreeMap<String, Vec<u8>>,
+    name: String,
+    bytes: Vec<u8>,
+    /// One for each record.
+    writes: Vec<Write>,
+}
+
+impl Killed {
+    fn new() -> Killed {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EmbeddedLog::open(dir.path(), limits()).unwrap();
+        log.ensure_topic(&partition().topic, 1).unwrap();
+        (0..RECORDS).for_each(|number| assert_eq!(append(&log, value(number)), Offset(number as u64)));
+        let mut others = files(dir.path());
+        let (number, path) = log_files(dir.path()).unwrap().pop().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let bytes = others.remove(&name).unwrap();
+        let contents = wal::read(&bytes, number);
+        assert_eq!((&contents.torn, contents.beyond.len()), (&None, 0));
+        let mut writes = contents.writes;
+        writes.drain(..writes.len() - RECORDS);
+        Killed { others, name, bytes, writes }
+    }
+
+    fn with(&self, bytes: &[u8]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in &self.others {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        std::fs::write(dir.path().join(&self.name), bytes).unwrap();
+        dir
+    }
+}
+
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
+}
+
+/// The log opens with the first records and no other, and goes on; now and then it is opened once more.
+fn opens_with(dir: &Path, records: usize, at: usize) {
+    let what = format!("byte {at}");
+    let expected: Vec<_> = (0..records).map(|number| (Offset(number as u64), value(number))).collect();
+    let log = EmbeddedLog::open(dir, limits()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(values(&log) == expected, "{what}");
+    let next = append(&log, b"goes on".to_vec());
+    assert!(next.0 >= records as u64, "{what}");
+    if !at.is_multiple_of(16) {
+        return;
+    }
+    drop(log);
+    let log = EmbeddedLog::open(dir, limits()).unwrap();
+    assert_eq!(values(&log).pop(), Some((next, b"goes on".to_vec())), "{what}");
+}
+
+fn damaged(dir: &Path, what: &str) {
+    let before = files(dir);
+    let refused = EmbeddedLog::open(dir, limits()).err().unwrap_or_else(|| panic!("{what}: it opened"));
+    assert!(matches!(refused, OpenError::Damaged { .. }), "{what}: {refused}");
+    assert!(refused.to_string().contains("rehome up"), "{refused}");
+    let mut after = files(dir);
+    // Who holds the folder is written before anything is looked at.
+    after.insert("pid".into(), before["pid"].clone());
+    assert!(before == after, "{what}: nothing is changed");
+}
+
+#[test]
+fn a_log_cut_at_any_byte_of_its_last_two_records_opens_with_everything_before() {
+    let killed = Killed::new();
+    let (from, to) = (killed.writes[RECORDS - 2].bytes.start, killed.writes[RECORDS - 1].bytes.end);
+    for length in from..=to {
+        let whole = killed.writes.iter().filter(|write| write.bytes.end <= length).count();
+        let dir = killed.with(&killed.bytes[..length]);
+        let cut = look(dir.path()).unwrap();
+        let at = if whole == RECORDS { to } else { killed.writes[whole].bytes.start };
+        assert_eq!(
+            cut.map(|cut| (cut.at, cut.torn_bytes)),
+            (length > at).then(|| (at, length - at)),
+            "cut at {length}"
+        );
+        opens_with(dir.path(), whole, length);
+    }
+}
+
+#[test]
+fn a_log_with_any_byte_of_its_last_record_altered_opens_with_everything_before() {
+    let killed = Killed::new();
+    let last = killed.writes[RECORDS - 1].bytes.clone();
+    for at in last.clone() {
+        let mut bytes = killed.bytes.clone();
+        bytes[at] ^= 0x5a;
+        let dir = killed.with(&bytes);
+        // A header of another type or file looks as what an earlier life of the file left behind the end.
+        let told = !(6..11).contains(&(at - last.start));
+        assert_eq!(look(dir.path()).unwrap().map(|cut| cut.at), told.then_some(last.start), "byte {at}");
+        if told.then_some(at).is_none_or(|at| at.is_multiple_of(4)) {
+            opens_with(dir.path(), RECORDS - 1, at);
+        }
+    }
+}
+
+#[test]
+fn a_log_with_any_byte_altered_before_its_last_record_is_refused_and_nothing_is_changed() {
+    let killed = Killed::new();
+    let long = killed.writes[LONG].bytes.clone();
+    let short = killed.writes[RECORDS - 2].bytes.clone();
+    for at in short.chain(long.step_by(1511)) {
+        let mut bytes = killed.bytes.clone();
+        bytes[at] ^= 0x5a;
+        damaged(killed.with(&bytes).path(), &format!("byte {at}"));
+    }
+}
+
+#[test]
+fn a_log_that_acknowledged_before_it_synced_may_be_torn_before_its_last_record() {
+    let killed = Killed::new();
+    let torn = killed.writes[RECORDS - 3].bytes.clone();
+    for at in torn.step_by(9) {
+        let mut bytes = killed.bytes.clone();
+        bytes[at] ^= 0x5a;
+        let dir = killed.with(&bytes);
+        mark(dir.path(), true).unwrap();
+        let cut = look(dir.path()).unwrap().unwrap();
+        assert_eq!(cut.beyond_records, 2, "byte {at}");
+        opens_with(dir.path(), RECORDS - 3, at);
+        assert!(!is_marked(dir.path()), "whoever syncs first is never torn there");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_over_ends_where_its_present_life_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EmbeddedLog::open(dir.path(), Limits { log_file_bytes: 1 << 20, ..limits() }).unwrap();
+    log.ensure_topic(&partition().topic, 1).unwrap();
+    (0..RECORDS).for_each(|number| assert_eq!(append(&log, value(number)), Offset(number as u64)));
+    let (number, path) = log_files(dir.path()).unwrap().pop().unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    let contents = wal::read(&bytes, number);
+    assert!(contents.end() + 900_000 < bytes.len(), "the rest is of an earlier life");
+    assert_eq!((contents.torn, contents.beyond), (None, Vec::new()));
+    assert_eq!(look(dir.path()).unwrap(), None);
+}
+
+#[test]
+fn a_folder_is_marked_until_a_log_that_acknowledges_early_ends_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |fsync| EmbeddedLog::open_with(dir.path(), limits(), fsync).unwrap();
+    let log: Arc<EmbeddedLog> = open(Fsync::Every(std::time::Duration::from_secs(3600)));
+    assert!(is_marked(dir.path()));
+    drop(log);
+    assert!(!is_marked(dir.path()));
+    drop(open(Fsync::Always));
+    assert!(!is_marked(dir.path()));
+}
