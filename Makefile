@@ -12,7 +12,7 @@ SERVICE ?=
 DESTDIR ?=
 LANES ?=
 SEEDS ?= 1000
-CUTOVERS ?= 5000
+CUTOVERS ?= 500
 # For the whole machine as root, else for oneself.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 export LANES
@@ -29,7 +29,7 @@ demo: ## reshard three million flights under load and compare (ARGS='--input zip
 bench: ## measure, beside what disk and RocksDB do by themselves (ARGS='--repeat 5' and so on)
 	@"$$(scripts/build.sh | tail -n 1)" bench $(ARGS)
 
-test: ## run every test lane (LANES='tidy lint unit conformance simulation integration cutovers' chooses)
+test: ## run the test lanes (LANES='tidy lint unit conformance simulation integration cutovers' chooses)
 	@scripts/test.sh
 
 build: ## build the binary; the last line is its path
@@ -55,7 +55,7 @@ sim: ## run the simulation with more seeds (SEEDS=1000)
 	@scripts/setup.sh && . "$$HOME/.cache/rehome/env" && \
 		REHOME_SIM_SEEDS=$(SEEDS) cargo test --locked -p rehome-simulation -- --nocapture
 
-cutovers: ## more cutovers under load than `make test` has (CUTOVERS=5000)
+cutovers: ## five hundred cutovers under load, all counters zero (CUTOVERS=500)
 	@REHOME_CUTOVERS=$(CUTOVERS) LANES=cutovers scripts/test.sh
 
 release: ## build what is shipped: RocksDB from source; the last line is its path
