@@ -101,9 +101,10 @@ impl Reader<'_> {
     fn write_at(&self, at: usize) -> Found {
         let start = self.next_piece(at);
         let mut at = start;
+        // A first piece holds nothing where a block has room for its header only.
+        let mut begun = false;
         let mut joined: Vec<u8> = Vec::new();
         loop {
-            let begun = !joined.is_empty();
             let (kind, bytes) = match self.piece(at) {
                 Piece::Good { kind, bytes } => (kind, bytes),
                 Piece::Bad { end } => return Found::Torn(start..end),
@@ -113,7 +114,10 @@ impl Reader<'_> {
             let end = bytes.end;
             match (kind, begun) {
                 (WHOLE, false) => return Found::Write(write(start..end, &self.file[bytes])),
-                (FIRST, false) | (MIDDLE, true) => joined.extend_from_slice(&self.file[bytes]),
+                (FIRST, false) | (MIDDLE, true) => {
+                    begun = true;
+                    joined.extend_from_slice(&self.file[bytes]);
+                }
                 (LAST, true) => {
                     joined.extend_from_slice(&self.file[bytes]);
                     return Found::Write(write(start..end, &joined));

@@ -198,3 +198,25 @@ fn a_folder_is_marked_until_a_log_that_acknowledges_early_ends_cleanly() {
     drop(open(Fsync::Always));
     assert!(!is_marked(dir.path()));
 }
+
+#[test]
+fn a_write_is_read_wherever_in_a_block_the_one_before_it_ends() {
+    const BLOCK: usize = 32 << 10;
+    let ends = |value: usize| {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EmbeddedLog::open(dir.path(), limits()).unwrap();
+        log.ensure_topic(&partition().topic, 1).unwrap();
+        append(&log, vec![7; value]);
+        append(&log, vec![8; 100]);
+        assert_eq!(look(dir.path()).unwrap(), None, "{value} bytes");
+        let (number, path) = log_files(dir.path()).unwrap().pop().unwrap();
+        let writes = wal::read(&std::fs::read(path).unwrap(), number).writes;
+        writes[writes.len() - 2].bytes.end
+    };
+    let around = BLOCK - 1000;
+    let rest = around + BLOCK - ends(around);
+    // Headers take 11 bytes: where just that is left, the next write begins with a piece that holds nothing.
+    for left in 0..=24 {
+        assert_eq!(ends(rest - left), BLOCK - left);
+    }
+}
