@@ -80,11 +80,14 @@ fn write(committer: &Committer, prepared: &Prepared, marked: bool) -> Result<(),
         let short: Vec<_> = groups.clone().filter(|group| group.end() > group.partition.reserved()).collect();
         let reserved = |group: &Group| Offset(group.end().0 + RESERVED_OFFSETS);
         if !short.is_empty() {
-            disk.reserve(short.iter().map(|group| (&group.partition.name, reserved(group))))?;
+            let kept = short.iter().filter(|group| !group.partition.is_removed());
+            disk.reserve(kept.map(|group| (&group.partition.name, reserved(group))))?;
             short.iter().for_each(|group| group.partition.set_reserved(reserved(group)));
         }
     }
-    disk.commit(groups.map(|group| (&group.partition.name, group.first, &group.frames)), synced)?;
+    // Asked while no family can be dropped.
+    let kept = groups.filter(|group| !group.partition.is_removed());
+    disk.commit(kept.map(|group| (&group.partition.name, group.first, &group.frames)), synced)?;
     syncs.wrote(records, synced);
     Ok(())
 }

@@ -21,8 +21,8 @@ use rocksdb::{
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const TOPIC: &str = "topic/";
 const START: &str = "start/";
@@ -37,10 +37,14 @@ pub const FILLING: &[u8; 32] = b"no record, only room made ahead\n";
 pub struct Disk {
     db: DBWithThreadMode<MultiThreaded>,
     cache: Cache,
+    /// Families that were there at the start.
+    found: Vec<String>,
     synced: WriteOptions,
     unsynced: WriteOptions,
     /// Every write up to this number is durable. It is what a test may take away at most.
     synced_sequence: AtomicU64,
+    /// Held while records are committed and while families are dropped.
+    families: Mutex<()>,
     /// Given back last: fields are dropped in order.
     _holder: Holder,
 }
@@ -69,8 +73,7 @@ impl Disk {
             false => vec!["default".to_string()],
         };
         let cache = options::cache();
-        let descriptors =
-            families.into_iter().map(|family| ColumnFamilyDescriptor::new(family, options::partition(&cache)));
+        let descriptors = families.iter().map(|family| ColumnFamilyDescriptor::new(family, options::partition(&cache)));
         let db = DBWithThreadMode::open_cf_descriptors(&options, dir, descriptors).map_err(rocks)?;
         if let Some(cut) = cut {
             tracing::warn!(
@@ -88,7 +91,16 @@ impl Disk {
         synced.set_sync(true);
         synced.set_memtable_insert_hint_per_batch(true);
         let synced_sequence = AtomicU64::new(db.latest_sequence_number());
-        let disk = Disk { db, cache, synced, unsynced, synced_sequence, _holder: holder };
+        let disk = Disk {
+            db,
+            cache,
+            found: families,
+            synced,
+            unsynced,
+            synced_sequence,
+            families: Mutex::new(()),
+            _holder: holder,
+        };
         disk.write_log_files_ahead(log_file_bytes).map_err(rocks)?;
         Ok(disk)
     }
@@ -144,6 +156,38 @@ impl Disk {
         Ok(())
     }
 
+    /// Removes the topic with its records, durably. After a crash in the middle the rest goes at the next start.
+    pub fn remove_topic(&self, topic: &str, partitions: u32) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| port_error(&format!("removing topic {topic}"), &error);
+        let _families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = WriteBatch::default();
+        batch.delete(format!("{TOPIC}{topic}"));
+        let names = (0..partitions).map(|partition| TopicPartition::new(topic, partition));
+        names.clone().for_each(|name| [start_key(&name), next_key(&name)].iter().for_each(|key| batch.delete(key)));
+        self.db.write_opt(batch, &self.synced).map_err(failed)?;
+        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+        for name in names {
+            if self.db.cf_handle(&family(&name)).is_some() {
+                self.db.drop_cf(&family(&name)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the families that belong to no topic: what a crash left of one that was being made or removed.
+    pub fn drop_strays(&self, topics: &BTreeMap<String, u32>) -> Result<(), PortError> {
+        for stray in &self.found {
+            let (topic, number) = stray.rsplit_once('/').unwrap_or((stray, ""));
+            let known =
+                topics.get(topic).is_some_and(|count| number.parse::<u32>().is_ok_and(|number| number < *count));
+            if stray != "default" && !known && self.db.cf_handle(stray).is_some() {
+                let failed = |error: rocksdb::Error| port_error(&format!("removing what is left of {stray}"), &error);
+                self.db.drop_cf(stray).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns where the partition stands.
     pub fn extent(&self, partition: &TopicPartition) -> Result<Extent, PortError> {
         let failed = |error: rocksdb::Error| port_error(&format!("opening {partition}"), &error);
@@ -170,6 +214,7 @@ impl Disk {
 
     /// Writes down durably from which offset each partition goes on when it is opened again.
     pub fn reserve<'a>(&self, ends: impl Iterator<Item = (&'a TopicPartition, Offset)>) -> Result<(), PortError> {
+        let _families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = WriteBatch::default();
         ends.for_each(|(partition, next)| batch.put(next_key(partition), next.0.to_be_bytes()));
         self.db.write_opt(batch, &self.synced).map_err(|error| port_error("reserving offsets", &error))?;
@@ -184,6 +229,7 @@ impl Disk {
         groups: impl Iterator<Item = (&'a TopicPartition, Offset, &'a Frames)>,
         synced: bool,
     ) -> Result<(), PortError> {
+        let _families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = WriteBatch::default();
         for (partition, first, frames) in groups {
             let family = self.handle(partition)?;

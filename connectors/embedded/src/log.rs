@@ -33,6 +33,8 @@ pub struct EmbeddedLog {
     limits: Limits,
     ring_bytes_max: Arc<AtomicUsize>,
     topics: RwLock<Topics>,
+    /// Gives each partition a number of its own.
+    partitions_ever: AtomicUsize,
     committer: Mutex<Option<JoinHandle<()>>>,
     /// Under `Fsync::Every`.
     syncer: Mutex<Option<JoinHandle<()>>>,
@@ -80,6 +82,7 @@ impl EmbeddedLog {
             fsync,
             limits,
             ring_bytes_max,
+            partitions_ever: AtomicUsize::new(count(&topics)),
             topics: RwLock::new(topics),
             committer: Mutex::new(Some(thread.map_err(io)?)),
             syncer: Mutex::default(),
@@ -158,20 +161,32 @@ impl Log for EmbeddedLog {
         }
         let existing = known.unwrap_or(0);
         self.disk.grow_topic(topic, existing, partitions)?;
-        let mut number = self.read_topics(count);
         let mut grown = Vec::new();
         for partition in existing..partitions {
             let name = TopicPartition::new(topic, partition);
             let extent = self.disk.extent(&name)?;
+            let number = self.partitions_ever.fetch_add(1, Ordering::Relaxed);
             grown.push(Arc::new(Partition::new(name, number, extent)));
-            number += 1;
         }
         let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
         topics.entry(topic.to_string()).or_default().extend(grown);
-        let share = self.limits.ring_share(number);
+        let share = self.limits.ring_share(count(&topics));
         self.ring_bytes_max.store(share, Ordering::Relaxed);
         topics.values().flatten().for_each(|partition| partition.shrink(share));
         Ok(())
+    }
+
+    fn remove_topic(&self, topic: &str) -> Result<(), PortError> {
+        let _one = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.topics.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
+        let Some(partitions) = removed else { return Ok(()) };
+        partitions.iter().for_each(|partition| partition.remove());
+        let gone = self.disk.remove_topic(topic, partitions.len() as u32);
+        if gone.is_err() {
+            // It is asked for again: then it has to be found.
+            self.topics.write().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned(), partitions);
+        }
+        gone
     }
 
     fn partitions(&self, topic: &str) -> Result<Option<u32>, PortError> {
@@ -234,7 +249,9 @@ impl Drop for EmbeddedLog {
 fn load(disk: &Disk) -> Result<Topics, PortError> {
     let mut topics = Topics::new();
     let mut number = 0;
-    for (topic, partitions) in disk.topics()? {
+    let registered = disk.topics()?;
+    disk.drop_strays(&registered)?;
+    for (topic, partitions) in registered {
         let mut list = Vec::with_capacity(partitions as usize);
         for partition in 0..partitions {
             let name = TopicPartition::new(topic.clone(), partition);

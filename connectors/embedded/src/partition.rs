@@ -6,7 +6,7 @@ use rehome_keyspace::Offset;
 use rehome_ports::{Batch, PortError, ReadLimits, Waker};
 use rehome_records::TopicPartition;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One partition. What it shows is durable, or its offset is reserved.
@@ -14,6 +14,8 @@ pub struct Partition {
     pub name: TopicPartition,
     /// Tells the partitions of one log apart.
     pub number: usize,
+    /// Its topic is gone: nothing of it may reach the disk any more.
+    removed: AtomicBool,
     state: Mutex<State>,
     reserved: AtomicU64,
 }
@@ -50,7 +52,13 @@ pub enum Found {
 impl Partition {
     pub fn new(name: TopicPartition, number: usize, extent: Extent) -> Partition {
         let state = State { extent, ring: VecDeque::new(), ring_bytes: 0, tails: BTreeMap::new(), tails_ever: 0 };
-        Partition { name, number, state: Mutex::new(state), reserved: AtomicU64::new(0) }
+        Partition {
+            name,
+            number,
+            removed: AtomicBool::new(false),
+            state: Mutex::new(state),
+            reserved: AtomicU64::new(0),
+        }
     }
 
     /// Returns below which offset records may be shown that are not durable; zero when none was shown in this life.
@@ -61,6 +69,15 @@ impl Partition {
     /// Notes that the disk will pass every offset below `end` when it is opened again.
     pub fn set_reserved(&self, end: Offset) {
         self.reserved.store(end.0, Ordering::Relaxed);
+    }
+
+    /// Notes that its topic is gone.
+    pub fn remove(&self) {
+        self.removed.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::SeqCst)
     }
 
     pub fn extent(&self) -> Extent {

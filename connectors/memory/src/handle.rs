@@ -43,6 +43,14 @@ impl Log for Handle {
         })
     }
 
+    fn remove_topic(&self, topic: &str) -> Result<(), PortError> {
+        self.with(|state, _| {
+            state.topics.remove(topic);
+            state.partitions.retain(|partition, _| partition.topic != topic);
+            Ok(())
+        })
+    }
+
     fn partitions(&self, topic: &str) -> Result<Option<u32>, PortError> {
         self.with(|state, _| Ok(state.topics.get(topic).copied()))
     }

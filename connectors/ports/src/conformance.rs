@@ -51,6 +51,7 @@ macro_rules! log_conformance {
                 append_times_never_go_back,
                 what_does_not_exist_is_refused_and_not_created,
                 a_topic_is_created_once_and_only_grows,
+                a_removed_topic_is_gone_for_good_and_others_stay,
                 trimmed_records_are_gone_and_a_tail_that_needs_them_is_broken,
                 trimming_everything_keeps_offsets_growing,
                 everything_acknowledged_is_there_after_opening_again,

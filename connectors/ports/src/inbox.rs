@@ -25,6 +25,11 @@ pub trait Role {
     /// Does what can be done now, in bounded time, without waiting for anything.
     fn turn(&mut self, now_ms: u64) -> Turn;
 
+    /// Tells whether the role has nothing left to do, ever: whoever runs it drops it.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// Returns why its process cannot go on without it. A role that only stops itself returns nothing.
     fn fatal(&self) -> Option<&str> {
         None

@@ -65,6 +65,10 @@ pub trait Log: Send + Sync {
     /// Creates the topic with at least that many partitions, or adds the partitions that lack. Never takes any away.
     fn ensure_topic(&self, topic: &str, partitions: u32) -> Result<(), PortError>;
 
+    /// Removes the topic with all its records. Nothing there is no error; the same name may be made again, empty.
+    /// Requires: nobody needs its records. Appends under way may still be acknowledged; tails of it end with an error.
+    fn remove_topic(&self, topic: &str) -> Result<(), PortError>;
+
     /// Returns how many partitions the topic has; nothing when there is no such topic.
     fn partitions(&self, topic: &str) -> Result<Option<u32>, PortError>;
 

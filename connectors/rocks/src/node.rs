@@ -6,7 +6,7 @@ use crate::options::Shared;
 use crate::store::RocksStore;
 use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_ports::{BeforeFlush, PortError, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -36,7 +36,14 @@ pub struct RocksNode {
     before_flush: Option<BeforeFlush>,
     /// Bytes in write buffers of guarded stores.
     unflushed_bytes: Arc<AtomicUsize>,
-    open: Mutex<BTreeMap<(KeyspaceId, ShardId), Weak<RocksStore>>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    stores: BTreeMap<(KeyspaceId, ShardId), Weak<RocksStore>>,
+    /// Keyspaces whose stores were removed: none is ever made again.
+    removed: BTreeSet<KeyspaceId>,
 }
 
 impl RocksNode {
@@ -66,21 +73,41 @@ impl RocksNode {
     /// Returns the store of that shard, opened or made. While it is open, everybody gets the same one.
     pub fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<Arc<dyn Store>, PortError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = open.get(&(keyspace, shard)).and_then(Weak::upgrade) {
+        if open.removed.contains(&keyspace) {
+            return Err(PortError::not_applied(format!("keyspace {keyspace} was removed")));
+        }
+        if let Some(store) = open.stores.get(&(keyspace, shard)).and_then(Weak::upgrade) {
             return Ok(store);
         }
         let guard = self.before_flush.clone().map(|call| Guard::new(call, self.memory, self.unflushed_bytes.clone()));
         let dir = self.dir.join(format!("{keyspace}-{shard}"));
         let store = Arc::new(RocksStore::open(&dir, &self.shared.store(), guard)?);
-        open.insert((keyspace, shard), Arc::downgrade(&store));
+        open.stores.insert((keyspace, shard), Arc::downgrade(&store));
         Ok(store)
+    }
+
+    /// Removes every store of the keyspace; none is ever made again by this node. Nothing there is no error.
+    ///
+    /// Errors: `NotApplied` while one is open.
+    pub fn remove(&self, keyspace: KeyspaceId) -> Result<(), PortError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for (of, shard) in self.shards()?.into_iter().filter(|(of, _)| *of == keyspace) {
+            if open.stores.get(&(of, shard)).is_some_and(|store| store.strong_count() > 0) {
+                return Err(PortError::not_applied(format!("the store of shard {shard} is still open")));
+            }
+            let dir = self.dir.join(format!("{of}-{shard}"));
+            std::fs::remove_dir_all(&dir).map_err(|error| not_written(&dir, &error))?;
+        }
+        open.stores.retain(|(of, _), _| *of != keyspace);
+        open.removed.insert(keyspace);
+        Ok(())
     }
 
     /// Waits until no store has work left to do in the background, so that its files stay as they are. It never
     /// returns while somebody keeps writing.
     pub fn settle(&self) -> Result<(), PortError> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let stores: Vec<_> = open.values().filter_map(Weak::upgrade).collect();
+        let stores: Vec<_> = open.stores.values().filter_map(Weak::upgrade).collect();
         drop(open);
         stores.iter().try_for_each(|store| store.settle())
     }

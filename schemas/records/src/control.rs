@@ -115,6 +115,15 @@ pub enum ControlEvent {
     ResumeRequested {
         job: JobId,
     },
+    /// The keyspace is gone from here on, with everything in it. Its name is free; its id is never given again.
+    KeyspaceDropped {
+        keyspace: KeyspaceId,
+    },
+    /// A node keeps no store and no snapshot of a dropped keyspace any more.
+    KeyspaceRemoved {
+        keyspace: KeyspaceId,
+        node: NodeId,
+    },
 }
 
 /// A job as its operator asked for it.

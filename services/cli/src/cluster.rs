@@ -127,12 +127,13 @@ impl Cluster {
 
         let rates = Arc::new(Mutex::new(Rates::default()));
         let (noted, measured) = (Arc::clone(&progress), Arc::clone(&rates));
-        let opened = Arc::clone(&stores);
+        let (opened, removed) = (Arc::clone(&stores), Arc::clone(&stores));
         let config = NodeConfig {
             node: NODE,
             address: address.to_owned(),
             log: shared,
             open_store: Arc::new(move |keyspace, shard| opened.store(keyspace, shard)),
+            remove_stores: Arc::new(move |keyspace| removed.remove(keyspace)),
             snapshots,
             jobs: Arc::clone(&threads) as Arc<dyn rehome_node::Jobs>,
             host: Arc::clone(&threads) as Arc<dyn rehome_node::Host>,

@@ -18,6 +18,9 @@ pub enum Decision {
 pub enum Accepted {
     NodeRegistered(NodeId),
     KeyspaceCreated(KeyspaceId),
+    KeyspaceDropped(KeyspaceId),
+    /// A node removed what it had of a dropped keyspace.
+    RemovalRecorded(KeyspaceId),
     /// With the moves in the order in which they were asked for.
     JobSubmitted(JobId, Vec<MoveId>),
     MoveStarted(MoveId),

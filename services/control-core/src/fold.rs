@@ -1,6 +1,6 @@
 //! Adds one control record to the state.
 //!
-//! - [`keyspaces`]: nodes and keyspaces.
+//! - [`keyspaces`]: nodes and keyspaces; [`drops`]: how keyspaces end.
 //! - [`jobs`]: submission, cancellation, completion.
 //! - [`copies`]: everything before a cutover, and clean-up after the end.
 //! - [`cutovers`]: attempts and their outcomes.
@@ -8,6 +8,7 @@
 
 mod copies;
 mod cutovers;
+mod drops;
 mod jobs;
 mod keyspaces;
 mod pauses;
@@ -95,6 +96,8 @@ impl ControlState {
             ControlEvent::MoveFailed { move_id, reason } => self.fail_move(move_id, reason, at),
             ControlEvent::PauseRequested { job, reason } => self.pause_job(job, reason, at),
             ControlEvent::ResumeRequested { job } => self.resume_job(job, at),
+            ControlEvent::KeyspaceDropped { keyspace } => self.drop_keyspace(keyspace, at),
+            ControlEvent::KeyspaceRemoved { keyspace, node } => self.record_removal(keyspace, node),
         }
     }
 
@@ -107,7 +110,7 @@ impl ControlState {
     }
 
     fn keyspace_mut(&mut self, id: KeyspaceId) -> &mut Keyspace {
-        Arc::make_mut(Arc::make_mut(&mut self.keyspaces).get_mut(&id).expect("keyspaces are never removed"))
+        Arc::make_mut(Arc::make_mut(&mut self.keyspaces).get_mut(&id).expect("looked up before"))
     }
 
     #[cfg(test)]
@@ -166,7 +169,8 @@ fn is_remembered(event: &ControlEvent) -> bool {
         | ControlEvent::CompleteRequested { .. }
         | ControlEvent::CancelRequested { .. }
         | ControlEvent::PauseRequested { .. }
-        | ControlEvent::ResumeRequested { .. } => true,
+        | ControlEvent::ResumeRequested { .. }
+        | ControlEvent::KeyspaceDropped { .. } => true,
         ControlEvent::NodeRegistered { .. }
         | ControlEvent::MoveStarted { .. }
         | ControlEvent::SnapshotTaken { .. }
@@ -175,7 +179,8 @@ fn is_remembered(event: &ControlEvent) -> bool {
         | ControlEvent::Ready { .. }
         | ControlEvent::CutoverAborted { .. }
         | ControlEvent::CleanupDone { .. }
-        | ControlEvent::MoveFailed { .. } => false,
+        | ControlEvent::MoveFailed { .. }
+        | ControlEvent::KeyspaceRemoved { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::fold::At;
 use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, NodeId, Offset, Placement, Selector, ShardId, SlotId};
 use rehome_records::control::data_topic;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most shards that a keyspace may ever have. Reason: each is a partition and a store on some node.
@@ -51,6 +51,16 @@ pub struct Keyspace {
     pub routes_changed: Offset,
     /// The log's time of that change, in milliseconds since 1970; it never falls.
     pub routes_changed_ms: u64,
+}
+
+/// A keyspace that was dropped, as it was then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    pub keyspace: Keyspace,
+    /// Nodes that may keep stores or snapshots of it. Once there are none, the log forgets its partitions.
+    pub awaited: BTreeSet<NodeId>,
+    /// Control position of the drop.
+    pub dropped: Offset,
 }
 
 /// Returns the first slot of a shard at creation: the slots are split evenly, in order, into

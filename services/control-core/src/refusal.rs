@@ -26,6 +26,12 @@ pub enum Refusal {
     ShardCountInvalid { shards: u32, slots: u32 },
     #[error("there is no keyspace {keyspace}; run `rehome keyspace list`")]
     KeyspaceUnknown { keyspace: KeyspaceId },
+    #[error("keyspace {keyspace} was not dropped; run `rehome keyspace list`")]
+    KeyspaceNotDropped { keyspace: KeyspaceId },
+    #[error(
+        "some of its keys are in move {move_id}, which is {phase}; run `rehome {way_out} {job}`, then drop it again"
+    )]
+    KeyspaceMoving { move_id: MoveId, job: JobId, phase: &'static str, way_out: &'static str },
     #[error("there is no job {job}; run `rehome list`")]
     JobUnknown { job: JobId },
     #[error("there is no move {move_id}; run `rehome list`")]
@@ -106,6 +112,8 @@ impl Refusal {
             Refusal::PlacementInvalid { .. } => "placement-invalid",
             Refusal::ShardCountInvalid { .. } => "shard-count-invalid",
             Refusal::KeyspaceUnknown { .. } => "keyspace-unknown",
+            Refusal::KeyspaceNotDropped { .. } => "keyspace-not-dropped",
+            Refusal::KeyspaceMoving { .. } => "keyspace-moving",
             Refusal::JobUnknown { .. } => "job-unknown",
             Refusal::MoveUnknown { .. } => "move-unknown",
             Refusal::AttemptUnknown { .. } => "attempt-unknown",

@@ -1,7 +1,7 @@
 //! Everything that the control log has said so far.
 
 use crate::fold::Decided;
-use crate::{Attempt, Job, JobState, Keyspace, Move, Node, Phase};
+use crate::{Attempt, Dropped, Job, JobState, Keyspace, Move, Node, Phase};
 use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, JobId, KeyspaceId, MoveId, NodeId, Offset};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ pub struct ControlState {
     pub(crate) folded_next: Offset,
     pub(crate) nodes: Arc<BTreeMap<NodeId, Node>>,
     pub(crate) keyspaces: Arc<BTreeMap<KeyspaceId, Arc<Keyspace>>>,
+    pub(crate) dropped: Arc<BTreeMap<KeyspaceId, Arc<Dropped>>>,
     pub(crate) jobs: Arc<BTreeMap<JobId, Arc<Job>>>,
     pub(crate) moves: Arc<BTreeMap<MoveId, Arc<Move>>>,
     pub(crate) moves_open: Arc<BTreeSet<MoveId>>,

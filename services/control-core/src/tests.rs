@@ -1,6 +1,7 @@
 //! Tests of the fold: each refusal, each phase with each event, random logs against a plain oracle.
 
 mod cutovers;
+mod drops;
 mod endings;
 mod pauses;
 mod phases;

@@ -132,6 +132,13 @@ impl Controller {
                     Err(error) => self.step_ended(step, &Err(error), now_ms),
                 }
             }
+            ControllerEffect::RemoveTopic { keyspace, topic } => match self.parts.log.remove_topic(&topic) {
+                Ok(()) => {
+                    self.observed.note_topic_removed(keyspace);
+                    self.memory.forget(step);
+                }
+                Err(error) => self.step_ended(step, &Err(error), now_ms),
+            },
             ControllerEffect::StartMove { move_id } => self.propose(step, ControlEvent::MoveStarted { move_id }),
             ControllerEffect::StartCutover { move_id, predicted_pause } => {
                 let nonce = Nonce((self.parts.nonces)());

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! keyspace      data topic has fewer partitions than shards       -> EnsurePartitions
+//! dropped       no node has anything left                         -> RemoveTopic
 //! planned       fewer moves of the job run than may               -> StartMove
 //! catching-up   fresh reports, predicted pause small enough       -> StartCutover; too many aborted -> FailMove
 //!               nothing of either while the job is paused
@@ -34,6 +35,7 @@ const PAUSE_MS_MAX: u64 = 10_000;
 pub fn decide(state: &ControlState, observed: &Observed, memory: &Memory, now_ms: u64) -> Vec<ControllerEffect> {
     let mut effects = Vec::new();
     ensure_partitions(state, observed, &mut effects);
+    remove_topics(state, observed, &mut effects);
     start_moves(state, observed, memory, now_ms, &mut effects);
     for one in state.open_moves() {
         let effect = match one.phase {
@@ -70,6 +72,18 @@ fn ensure_partitions(state: &ControlState, observed: &Observed, effects: &mut Ve
         keyspace: keyspace.id,
         topic: keyspace.data_topic(),
         count: keyspace.shards,
+    }));
+}
+
+/// Lets the log forget dropped keyspaces of which no node has anything left. A controller that has just started cannot
+/// know what an earlier one removed, and asks once more.
+fn remove_topics(state: &ControlState, observed: &Observed, effects: &mut Vec<ControllerEffect>) {
+    let owed = state
+        .dropped_keyspaces()
+        .filter(|dropped| dropped.awaited.is_empty() && !observed.is_topic_removed(dropped.keyspace.id));
+    effects.extend(owed.map(|dropped| ControllerEffect::RemoveTopic {
+        keyspace: dropped.keyspace.id,
+        topic: dropped.keyspace.data_topic(),
     }));
 }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub enum ControllerEffect {
     /// Give the data topic as many partitions as the keyspace has shards.
     EnsurePartitions { keyspace: KeyspaceId, topic: String, count: u32 },
+    /// Remove the data topic of a dropped keyspace, of which no node has anything left.
+    RemoveTopic { keyspace: KeyspaceId, topic: String },
     /// planned -> copying.
     StartMove { move_id: MoveId },
     /// catching-up -> cutting-over.
@@ -36,6 +38,7 @@ pub enum ControllerEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     Partitions(KeyspaceId),
+    RemoveTopic(KeyspaceId),
     Start(MoveId),
     Cutover(MoveId),
     Open(AttemptId),
@@ -69,6 +72,7 @@ macro_rules! kinds {
 
 kinds! {
     EnsurePartitions => "ensure-partitions",
+    RemoveTopic => "remove-topic",
     StartMove => "start-move",
     StartCutover => "start-cutover",
     AppendOpen => "append-open",
@@ -82,6 +86,7 @@ impl ControllerEffect {
     pub fn step(&self) -> Step {
         match self {
             ControllerEffect::EnsurePartitions { keyspace, .. } => Step::Partitions(*keyspace),
+            ControllerEffect::RemoveTopic { keyspace, .. } => Step::RemoveTopic(*keyspace),
             ControllerEffect::StartMove { move_id } => Step::Start(*move_id),
             ControllerEffect::StartCutover { move_id, .. } => Step::Cutover(*move_id),
             ControllerEffect::AppendOpen { facts, .. } => Step::Open(facts.attempt),

@@ -4,7 +4,7 @@ use rehome_control_core::{ControlState, Keyspace, Move};
 use rehome_keyspace::{KeyspaceId, MoveId, NodeId, Offset, ShardId};
 use rehome_planner::PauseFacts;
 use rehome_ports::{InboundProgress, ReplicaProgress};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A report older than this says nothing, in milliseconds. Reason: idle replicas report every 500 ms.
@@ -27,6 +27,7 @@ const HALF_LIFE_MS: f64 = 1_000.0;
 pub struct Observed {
     replicas: BTreeMap<(KeyspaceId, ShardId, NodeId), Seen>,
     partitions: BTreeMap<KeyspaceId, u32>,
+    topics_removed: BTreeSet<KeyspaceId>,
     apply_records_per_sec: Measured,
     hop_secs: Measured,
 }
@@ -67,6 +68,7 @@ impl Default for Observed {
         Observed {
             replicas: BTreeMap::new(),
             partitions: BTreeMap::new(),
+            topics_removed: BTreeSet::new(),
             apply_records_per_sec: Measured::assumed(APPLY_RECORDS_PER_SEC),
             hop_secs: Measured::assumed(HOP_SECS),
         }
@@ -91,6 +93,16 @@ impl Observed {
     pub fn note_partitions(&mut self, keyspace: KeyspaceId, count: u32) {
         let known = self.partitions.entry(keyspace).or_insert(0);
         *known = count.max(*known);
+    }
+
+    /// Takes that the data topic of a dropped keyspace is gone.
+    pub fn note_topic_removed(&mut self, keyspace: KeyspaceId) {
+        self.partitions.remove(&keyspace);
+        self.topics_removed.insert(keyspace);
+    }
+
+    pub fn is_topic_removed(&self, keyspace: KeyspaceId) -> bool {
+        self.topics_removed.contains(&keyspace)
     }
 
     /// Takes how long an append took until it was acknowledged.

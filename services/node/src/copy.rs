@@ -33,7 +33,12 @@ pub struct Exported {
 
 /// Returns the name of a move's snapshot.
 pub fn snapshot_name(keyspace: KeyspaceId, source: ShardId, move_id: MoveId, copy: u32) -> String {
-    format!("keyspace-{keyspace}-shard-{source}-move-{move_id}-copy-{copy}")
+    format!("{}{source}-move-{move_id}-copy-{copy}", snapshot_prefix(keyspace))
+}
+
+/// Returns how the names of all snapshots of a keyspace begin.
+pub fn snapshot_prefix(keyspace: KeyspaceId) -> String {
+    format!("keyspace-{keyspace}-shard-")
 }
 
 /// Reads back what [`snapshot_name`] made; nothing when it did not make it.

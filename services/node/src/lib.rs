@@ -10,6 +10,7 @@
 //! - [`scan`]: the part of a scatter read that this shard owns.
 //! - [`copy`]: the long work beside the turns: export, ingest, wipe.
 //! - [`leftovers`]: snapshots that nobody needs, removed at the start.
+//! - [`dropped`]: what a node removes of a keyspace that was dropped.
 //! - [`citation`]: marks that cite what this replica has not folded.
 //! - [`rebuild`]: a store that is gone is made anew from the logs, where they hold everything that it held.
 //! - [`start`]: a replica that has just opened follows before it acts.
@@ -17,6 +18,7 @@
 
 mod citation;
 mod copy;
+mod dropped;
 mod leftovers;
 mod live;
 mod moves;
@@ -30,6 +32,6 @@ mod scan;
 mod start;
 mod step;
 
-pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStore};
+pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStore, RemoveStores};
 pub use replica::{Replica, ReplicaConfig};
 pub use step::{Jobs, Step, StepHook};

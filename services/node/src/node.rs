@@ -1,5 +1,6 @@
 //! Which replicas this process hosts, and how routers reach them.
 
+use crate::dropped::HostedReplica;
 use crate::leftovers;
 use crate::proposals::{Proposals, Topic};
 use crate::rebuild::Rebuild;
@@ -14,14 +15,14 @@ use rehome_ports::{
 };
 use rehome_records::control::data_topic;
 use rehome_records::{ControlEvent, ControlRecord, store_key};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most messages in front of one replica when another read comes. Reason: a replica that stands still must not gather
 /// reads without end; each takes a few keys.
 const READS_QUEUED_MAX: usize = 4_096;
 /// Pause before a replica that could not be opened is tried again, in milliseconds.
-const AGAIN_AFTER_MS: u64 = 100;
+pub(crate) const AGAIN_AFTER_MS: u64 = 100;
 
 /// Gives a role what wakes it, and runs it: a thread in production, the scheduler's list in a simulation.
 pub trait Host: Send + Sync {
@@ -34,6 +35,9 @@ pub type MakeRole = Box<dyn FnOnce(Waker) -> Result<Box<dyn Role + Send>, PortEr
 /// Opens the store of one shard's replica.
 pub type OpenStore = Arc<dyn Fn(KeyspaceId, ShardId) -> Result<Arc<dyn Store>, PortError> + Send + Sync>;
 
+/// Removes every store of a keyspace that this node has; none is no error. `NotApplied` while one is open.
+pub type RemoveStores = Arc<dyn Fn(KeyspaceId) -> Result<(), PortError> + Send + Sync>;
+
 /// What a node needs of its surroundings.
 #[derive(Clone)]
 pub struct NodeConfig {
@@ -42,6 +46,7 @@ pub struct NodeConfig {
     pub address: String,
     pub log: Arc<dyn Log>,
     pub open_store: OpenStore,
+    pub remove_stores: RemoveStores,
     pub snapshots: Arc<dyn SnapshotStore>,
     pub jobs: Arc<dyn Jobs>,
     pub host: Arc<dyn Host>,
@@ -51,12 +56,12 @@ pub struct NodeConfig {
     pub commands: Arc<dyn Fn() -> u128 + Send + Sync>,
 }
 
-type Hosted = Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), Inbox<Message>>>>;
+pub(crate) type Hosted = Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), Inbox<Message>>>>;
 
 /// Reaches the replicas of one node from inside its process.
 #[derive(Clone, Default)]
 pub struct NodeReads {
-    hosted: Hosted,
+    pub(crate) hosted: Hosted,
     /// Why a replica could not be opened, for those who want to read there.
     refused: Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), String>>>,
 }
@@ -101,14 +106,17 @@ impl Replicas for NodeReads {
 
 /// A process that hosts replicas: registers itself, and opens what the control log assigns to it.
 pub struct Node {
-    config: NodeConfig,
-    follower: ControlFollower,
-    reads: NodeReads,
-    proposed: Inbox<(Topic, Result<Offset, PortError>)>,
-    proposals: Proposals,
+    pub(crate) config: NodeConfig,
+    pub(crate) follower: ControlFollower,
+    pub(crate) reads: NodeReads,
+    pub(crate) proposed: Inbox<(Topic, Result<Offset, PortError>)>,
+    pub(crate) proposals: Proposals,
+    wake: Waker,
+    /// Dropped keyspaces of which nothing is left here, until the fold says so.
+    pub(crate) removed: BTreeSet<KeyspaceId>,
     opening: Opening,
     ends: Inbox<Result<Offset, PortError>>,
-    retry_at_ms: Option<u64>,
+    pub(crate) retry_at_ms: Option<u64>,
     /// What could not be opened for good, so that it is said once.
     broken: BTreeMap<(KeyspaceId, ShardId), String>,
     /// Snapshots that an earlier life left are looked for once.
@@ -120,13 +128,15 @@ impl Node {
     pub fn new(config: NodeConfig, reads: NodeReads, wake: Waker) -> Result<Node, PortError> {
         let follower = ControlFollower::new(&*config.log, Arc::clone(&wake))?;
         let proposed = Inbox::new(Arc::clone(&wake));
-        let ends = Inbox::new(wake);
+        let ends = Inbox::new(Arc::clone(&wake));
         Ok(Node {
             config,
             follower,
             reads,
             proposed,
             proposals: Proposals::default(),
+            wake,
+            removed: BTreeSet::new(),
             opening: Opening::START,
             ends,
             retry_at_ms: None,
@@ -236,12 +246,11 @@ impl Node {
             hook: self.config.hook.clone(),
             commands: Arc::clone(&self.config.commands),
         };
-        let (keyspace, hosted) = (keyspace.clone(), Arc::clone(&self.reads.hosted));
+        let (keyspace, hosted, told) = (keyspace.clone(), Arc::clone(&self.reads.hosted), Arc::clone(&self.wake));
         let make: MakeRole = Box::new(move |wake| {
             let replica = Replica::open(config, &keyspace, shard, &rebuild, wake)?;
-            let mut hosted = hosted.lock().unwrap_or_else(PoisonError::into_inner);
-            hosted.insert((keyspace.id, shard), replica.inbox());
-            Ok(Box::new(replica) as Box<dyn Role + Send>)
+            let role = HostedReplica::new(replica, hosted, told);
+            Ok(Box::new(role) as Box<dyn Role + Send>)
         });
         self.config.host.host(format!("shard-{shard}"), make)
     }
@@ -273,7 +282,8 @@ impl Role for Node {
             leftovers::remove(&self.config, self.follower.state());
         }
         let opened = over && self.open_assigned(now_ms);
+        let removed = over && self.remove_dropped(now_ms);
         let wakes = [self.proposals.wake_at_ms(now_ms), self.opening.wake_at_ms(), self.retry_at_ms];
-        Turn { progressed: folded || registered || opened, wake_at_ms: wakes.into_iter().flatten().min() }
+        Turn { progressed: folded || registered || opened || removed, wake_at_ms: wakes.into_iter().flatten().min() }
     }
 }

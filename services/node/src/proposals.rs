@@ -3,7 +3,7 @@
 //! What is to be proposed follows from the fold alone; this only keeps a replica from appending the same thing again
 //! while the first is on its way. A lost or refused proposal is made again after a pause.
 
-use rehome_keyspace::{AttemptId, MoveId, NodeId, Offset};
+use rehome_keyspace::{AttemptId, KeyspaceId, MoveId, NodeId, Offset};
 use rehome_ports::PortError;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ pub enum Topic {
     CopyFailed(MoveId, u32),
     Ready(AttemptId),
     CleanupDone(MoveId),
+    KeyspaceRemoved(KeyspaceId),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -248,6 +248,10 @@ impl Replica {
     /// One turn, as the contract at the top says.
     fn try_turn(&mut self, now_ms: u64) -> Result<bool, PortError> {
         let folded = self.fold_control(now_ms)?;
+        if self.is_dropped() {
+            self.hold_jobs(false);
+            return Ok(true);
+        }
         let messaged = self.take_messages(now_ms)?;
         let mut pending = Pending::new();
         let live = self.apply_live(&mut pending)?;
@@ -353,8 +357,13 @@ impl Replica {
         (self.config.progress)(self.progress());
     }
 
-    fn refuse_everything(&mut self) -> bool {
-        let reason = self.broken.clone().unwrap_or_default();
+    fn is_dropped(&self) -> bool {
+        self.follower.state().dropped_keyspace(self.keyspace).is_some()
+    }
+
+    pub(crate) fn refuse_everything(&mut self) -> bool {
+        let dropped = || format!("keyspace {} was dropped", self.keyspace);
+        let reason = self.broken.clone().unwrap_or_else(dropped);
         let messages = self.inbox.drain();
         let any = !messages.is_empty();
         for message in messages {
@@ -370,9 +379,15 @@ impl Replica {
 }
 
 impl Role for Replica {
+    fn has_ended(&self) -> bool {
+        self.is_dropped()
+    }
+
     fn turn(&mut self, now_ms: u64) -> Turn {
         if self.broken.is_some() {
-            return Turn { progressed: self.refuse_everything(), wake_at_ms: None };
+            // It still has to see that its keyspace is dropped.
+            let folded = self.follower.turn().is_ok_and(|folded| folded > 0);
+            return Turn { progressed: self.refuse_everything() || folded, wake_at_ms: None };
         }
         match self.try_turn(now_ms) {
             Ok(progressed) => {

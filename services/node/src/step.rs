@@ -41,6 +41,10 @@ steps! {
     Ingest => "ingest",
     ReadBack => "read-back",
     WipeForCleanup => "wipe-for-cleanup",
+    /// Everything of a dropped keyspace.
+    RemoveStores => "remove-stores",
+    RemoveSnapshots => "remove-snapshots",
+    ProposeKeyspaceRemoved => "propose-keyspace-removed",
 }
 
 /// Called around every effect of a node.

@@ -132,6 +132,7 @@ impl ControlStory {
             ControlEvent::ResumeRequested { job } => {
                 self.paused.remove(&job);
             }
+            ControlEvent::KeyspaceDropped { keyspace } => self.keyspace_dropped(keyspace),
             event => self.step(offset, event),
         }
     }
@@ -161,6 +162,14 @@ impl ControlStory {
                     && (moved.source == shard || moved.destination == shard)
                     && moved.slots.contains(&slot)
             })
+    }
+
+    /// Forgets the keyspace, unless one of its moves has not ended.
+    fn keyspace_dropped(&mut self, keyspace: KeyspaceId) {
+        let ended = |moved: &MoveStory| moved.keyspace != keyspace || moved.phase == MovePhase::Ended;
+        if self.moves.values().all(ended) {
+            self.keyspaces.remove(&keyspace);
+        }
     }
 
     fn keyspace_created(&mut self, offset: Offset, name: String, placement: Placement, shards: u32) {

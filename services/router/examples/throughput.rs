@@ -27,6 +27,10 @@ impl Log for Instantly {
         Ok(())
     }
 
+    fn remove_topic(&self, _: &str) -> Result<(), PortError> {
+        Ok(())
+    }
+
     fn partitions(&self, _: &str) -> Result<Option<u32>, PortError> {
         Ok(Some(SHARDS))
     }

@@ -4,11 +4,11 @@
 //! them count (R6), so the first verdict that is not `stale route` answers the write, whichever copy it is about.
 
 use crate::ask::{Refused, WriteAnswer};
-use crate::core::{AskId, Effect, Turn};
+use crate::core::{AskId, Effect, Turn, dropped};
 use crate::partition::LandedCopy;
 use crate::source_order::SourceKey;
 use crate::writes::{LaneKey, PartitionKey, Place, Writes, source_key};
-use rehome_keyspace::{Epoch, Offset};
+use rehome_keyspace::{Epoch, KeyspaceId, Offset};
 use rehome_ports::VerdictBatch;
 use rehome_records::{FirstAnswer, Verdict};
 
@@ -93,6 +93,19 @@ impl Writes {
             return Refused::not_applied(code, format!("not written before the deadline: {why}"));
         }
         Refused::unknown("deadline", format!("no answer before the deadline, it may be written yet: {why}"))
+    }
+
+    /// The keyspace is gone, and with it whatever the writes may have done.
+    pub(crate) fn dropped(&mut self, turn: &mut Turn<'_>, keyspace: KeyspaceId) {
+        let of_it = self.waiting.iter().filter(|(_, waiting)| waiting.write.keyspace == keyspace);
+        let asks: Vec<AskId> = of_it.map(|(ask, _)| *ask).collect();
+        for ask in asks {
+            // Writes that follow another of the same source are answered with it.
+            if self.waiting.contains_key(&ask) {
+                self.finish(turn, ask, Err(dropped(keyspace)));
+            }
+        }
+        self.partitions.retain(|(of, _), _| *of != keyspace);
     }
 
     /// Answers a write. When a source's write is refused, its later ones of that key must not be accepted before it.

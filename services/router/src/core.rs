@@ -38,6 +38,8 @@ pub struct ReadTry {
 pub enum Input {
     /// The control log told new routes of a keyspace.
     Routes(Routes),
+    /// The control log told that the keyspace is gone.
+    Dropped(KeyspaceId),
     /// A write was asked for; it has a request id or a source position.
     Write {
         ask: AskId,
@@ -145,13 +147,20 @@ impl RouterCore {
     /// Takes one input in; returns what the shell must do, in order.
     pub fn step(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if let Input::Routes(routes) = input {
-            self.routes_changed(now_ms, routes, &mut effects);
-            return effects;
-        }
+        let input = match input {
+            Input::Routes(routes) => {
+                self.routes_changed(now_ms, routes, &mut effects);
+                return effects;
+            }
+            Input::Dropped(keyspace) => {
+                self.dropped(now_ms, keyspace, &mut effects);
+                return effects;
+            }
+            input => input,
+        };
         let mut turn = Turn { now_ms, table: &self.table, counters: &mut self.counters, effects: &mut effects };
         match input {
-            Input::Routes(_) => unreachable!("handled above"),
+            Input::Routes(_) | Input::Dropped(_) => unreachable!("handled above"),
             Input::Write { ask, write } => self.writes.ask(&mut turn, ask, write),
             Input::Read { ask, read } => self.reads.ask(&mut turn, ask, read),
             Input::Scan { ask, scan } => self.scans.ask(&mut turn, ask, scan),
@@ -184,6 +193,15 @@ impl RouterCore {
         self.scans.routes_changed(&mut turn, keyspace);
     }
 
+    /// Whatever waits for a keyspace that is gone is answered now: nothing else would.
+    fn dropped(&mut self, now_ms: u64, keyspace: KeyspaceId, effects: &mut Vec<Effect>) {
+        let mut turn = Turn { now_ms, table: &self.table, counters: &mut self.counters, effects };
+        self.writes.dropped(&mut turn, keyspace);
+        self.reads.dropped(&mut turn, keyspace);
+        self.scans.dropped(&mut turn, keyspace);
+        self.table.remove(keyspace);
+    }
+
     /// Returns when `TurnEnded` is due even if nothing happens before.
     pub fn wake_at_ms(&self) -> Option<u64> {
         [self.writes.wake_at_ms(), self.reads.wake_at_ms(), self.scans.wake_at_ms()].into_iter().flatten().min()
@@ -203,6 +221,12 @@ impl RouterCore {
 pub(crate) fn unknown_keyspace(keyspace: KeyspaceId) -> Refused {
     let message = format!("keyspace {keyspace} is not known here (yet); see `rehome keyspace list`");
     Refused::not_applied("unknown_keyspace", message).retry_after(50)
+}
+
+/// Refuses an ask that waited when its keyspace was dropped.
+pub(crate) fn dropped(keyspace: KeyspaceId) -> Refused {
+    let message = format!("keyspace {keyspace} was dropped; see `rehome keyspace list`");
+    Refused::not_applied("unknown_keyspace", message)
 }
 
 pub(crate) fn overloaded(what: &str) -> Refused {

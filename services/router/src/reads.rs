@@ -4,7 +4,7 @@
 //! under that epoch. The same shard under another epoch is another owner.
 
 use crate::ask::{ReadAsk, Refused, check_read};
-use crate::core::{AskId, Effect, ReadTry, Turn, overloaded, unknown_keyspace};
+use crate::core::{AskId, Effect, ReadTry, Turn, dropped, overloaded, unknown_keyspace};
 use crate::limits::RouterLimits;
 use crate::routes::Routes;
 use crate::timers::{Retry, Timers};
@@ -116,6 +116,14 @@ impl Reads {
             self.waiting.iter().filter(|(_, waiting)| concerned(waiting)).map(|(ask, _)| *ask).collect();
         for ask in moved {
             self.try_now(turn, ask);
+        }
+    }
+
+    pub(crate) fn dropped(&mut self, turn: &mut Turn<'_>, keyspace: KeyspaceId) {
+        let of_it = self.waiting.iter().filter(|(_, waiting)| waiting.read.keyspace == keyspace);
+        let asks: Vec<AskId> = of_it.map(|(ask, _)| *ask).collect();
+        for ask in asks {
+            self.answer(turn, ask, Err(dropped(keyspace)));
         }
     }
 

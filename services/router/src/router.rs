@@ -93,7 +93,14 @@ impl Router {
             .filter(|keyspace| self.routed.get(&keyspace.id) != Some(&keyspace.routes_changed))
             .map(Routes::of)
             .collect();
+        let state = self.follower.state();
+        let gone: Vec<KeyspaceId> =
+            self.routed.keys().copied().filter(|keyspace| state.keyspace(*keyspace).is_none()).collect();
         let any = folded > 0 || !changed.is_empty();
+        for keyspace in gone {
+            self.routed.remove(&keyspace);
+            self.step(now_ms, Input::Dropped(keyspace));
+        }
         for routes in changed {
             self.routed.insert(routes.keyspace, routes.position);
             self.step(now_ms, Input::Routes(routes));

@@ -58,6 +58,10 @@ impl RouteTable {
         self.keyspaces.get(&keyspace)
     }
 
+    pub(crate) fn remove(&mut self, keyspace: KeyspaceId) {
+        self.keyspaces.remove(&keyspace);
+    }
+
     /// Takes newer routes in; tells whether they are newer.
     pub(crate) fn take(&mut self, routes: Routes) -> bool {
         let known = self.keyspaces.get(&routes.keyspace).map(|known| known.position);

@@ -10,7 +10,7 @@
 //! rows already, that slot starts again: a key is never read half here and half there.
 
 use crate::ask::{Refused, ScanAnswer, ScanAsk, check_scan};
-use crate::core::{AskId, Effect, ReadTry, Turn, overloaded, unknown_keyspace};
+use crate::core::{AskId, Effect, ReadTry, Turn, dropped, overloaded, unknown_keyspace};
 use crate::limits::{RouterLimits, SCAN_BYTES_MAX};
 use crate::routes::Routes;
 use crate::scan_position::{Part, Position};
@@ -133,6 +133,25 @@ impl Scans {
         }
     }
 
+    pub(crate) fn dropped(&mut self, turn: &mut Turn<'_>, keyspace: KeyspaceId) {
+        let of_it = self.waiting.iter().filter(|(_, waiting)| waiting.scan.keyspace == keyspace);
+        let asks: Vec<AskId> = of_it.map(|(ask, _)| *ask).collect();
+        for ask in asks {
+            self.take_out(ask);
+            turn.counters.scans_refused += 1;
+            turn.effects.push(Effect::AnswerScan { ask, answer: Err(dropped(keyspace)) });
+        }
+    }
+
+    fn take_out(&mut self, ask: AskId) -> Waiting {
+        let waiting = self.waiting.remove(&ask).expect("a scan is answered once");
+        self.timers.unset_deadline(waiting.scan.deadline_ms, ask);
+        if let Some(at_ms) = waiting.retry.at_ms {
+            self.timers.unset_retry(at_ms, ask);
+        }
+        waiting
+    }
+
     pub(crate) fn turn_ended(&mut self, turn: &mut Turn<'_>) {
         while let Some(ask) = self.timers.pop_deadline(turn.now_ms) {
             self.answer(turn, ask, true);
@@ -143,11 +162,7 @@ impl Scans {
     }
 
     fn answer(&mut self, turn: &mut Turn<'_>, ask: AskId, too_late: bool) {
-        let waiting = self.waiting.remove(&ask).expect("a scan is answered once");
-        self.timers.unset_deadline(waiting.scan.deadline_ms, ask);
-        if let Some(at_ms) = waiting.retry.at_ms {
-            self.timers.unset_retry(at_ms, ask);
-        }
+        let waiting = self.take_out(ask);
         let routes = turn.table.get(waiting.scan.keyspace).expect("an admitted scan's keyspace is known");
         let next = (waiting.at.slot.0 < routes.slot_count()).then(|| waiting.at.cursor());
         let missing = if too_late { vec![waiting.at.rest(routes)] } else { Vec::new() };

@@ -17,6 +17,7 @@ const IDLE: &[Case] = &[
     ("unknown keyspace", "reshard nowhere --shards 2", 4, "no keyspace", "rehome keyspace list"),
     ("unknown keyspace", "plan nowhere --shards 2", 4, "no keyspace", "rehome keyspace list"),
     ("unknown keyspace", "keyspace show nowhere", 4, "no keyspace", "rehome keyspace list"),
+    ("unknown keyspace", "keyspace drop nowhere --yes", 4, "no keyspace", "rehome keyspace list"),
     ("unknown keyspace", "put nowhere a s v", 4, "no keyspace", "rehome keyspace list"),
     ("unknown job", "show 999", 4, "no job 999", "rehome list"),
     ("unknown job", "wait 999", 4, "no job 999", "rehome list"),
@@ -35,12 +36,14 @@ const IDLE: &[Case] = &[
     ("above the buckets", "reshard flights --shards 17", 3, "17", "rehome reshard flights --shards 16"),
     ("shard count 0", "keyspace create more --shards 0", 3, "0 shards", "rehome keyspace create more --shards 1"),
     ("name taken", "keyspace create flights --shards 2", 3, "exists", "rehome keyspace show flights"),
+    ("drop unconfirmed", "keyspace drop flights", 2, "nobody can be asked", "rehome keyspace drop flights --yes"),
 ];
 
 /// With a job that is paused before it did anything.
 const PAUSED: &[Case] = &[
     ("second reshard of moving slots", "reshard flights --shards 2", 3, "paused job", "rehome resume JOB"),
     ("complete too early", "complete JOB", 3, "not switched yet", "rehome wait JOB"),
+    ("drop while moving", "keyspace drop flights --yes", 3, "which is", "rehome cancel JOB"),
 ];
 
 /// With a job completed.

@@ -2,14 +2,17 @@
 
 use anyhow::{Context, ensure};
 use rehome_integration::folder::named;
+use rehome_integration::http::Http;
 use rehome_integration::memory::BUCKETS;
 use rehome_integration::pipe::Pipe;
+use rehome_integration::wait;
 use rehome_integration::{Arming, Bench, Folder, KEYSPACE, Medium, Prepared, binaries, pairs};
 use rehome_keyspace::{Nonce, Placement};
 use rehome_oracle::{MovePhase, MoveStory};
 use rehome_records::control::data_topic;
 use rehome_records::data::{AttemptMark, Mark};
 use rehome_records::{ControlEvent, TopicPartition};
+use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,6 +43,8 @@ enum Start {
     UpGivenUp,
     /// Rows on 3 shards of a keyspace that keeps request ids for seconds only, and no job.
     Forgetful,
+    /// As `Forgetful`, with a second keyspace that holds rows and was dropped, and nothing of it is removed yet.
+    Dropped,
 }
 
 struct Scenario {
@@ -56,6 +61,7 @@ struct Starts {
     cancelled: Prepared,
     given_up: Prepared,
     forgetful: Prepared,
+    dropped: Prepared,
 }
 
 /// Returns the scenarios that reach the point. An effect that nobody named here has to show up in any reshard.
@@ -68,6 +74,10 @@ fn scenarios(point: &str) -> Vec<Scenario> {
         "node.count" => &[(Start::UpExported, 1)],
         "controller.abort-cutover" => &[(Start::UpWithoutAnswer, 1)],
         "controller.append-horizon" => &[(Start::Forgetful, 1)],
+        "node.remove-stores"
+        | "node.remove-snapshots"
+        | "node.propose-keyspace-removed"
+        | "controller.remove-topic" => &[(Start::Dropped, 1)],
         "controller.fail-move" => &[(Start::UpGivenUp, 1)],
         "node.wipe-for-cleanup" | "node.remove-snapshot" | "node.propose-cleanup-done" => {
             &[(Start::Up, 1), (Start::Down, 2), (Start::UpCancelled, 1)]
@@ -121,6 +131,7 @@ impl Starts {
         cancel_offline(&cancelled)?;
         let given_up = go_on_until(&up, "controller.start-cutover.before")?;
         abort_offline(&given_up)?;
+        let dropped = drop_and_die(&rows)?;
         Ok(Starts {
             up,
             down: down.freeze()?,
@@ -129,6 +140,7 @@ impl Starts {
             cancelled: cancelled.freeze()?,
             given_up: given_up.freeze()?,
             forgetful,
+            dropped,
         })
     }
 
@@ -142,6 +154,7 @@ impl Starts {
             Start::UpCancelled => self.cancelled.bench()?,
             Start::UpGivenUp => self.given_up.bench()?,
             Start::Forgetful => self.forgetful.bench()?,
+            Start::Dropped => self.dropped.bench()?,
         };
         let mut arming = Arming::fail_at(&scenario.point);
         if scenario.start == Start::UpWithoutAnswer {
@@ -161,7 +174,10 @@ impl Starts {
             bench.create_keyspace(3)?;
             bench.work();
         }
-        if matches!(scenario.start, Start::Nothing | Start::Forgetful) {
+        if scenario.start == Start::Dropped {
+            nothing_is_left_of_the_spare(&bench)?;
+        }
+        if matches!(scenario.start, Start::Nothing | Start::Forgetful | Start::Dropped) {
             bench.reshard(5)?;
         }
         let ended = bench.wait_jobs()?;
@@ -200,6 +216,46 @@ fn fill_forgetful() -> anyhow::Result<Prepared> {
     bench.fill()?;
     bench.stop()?;
     bench.freeze()
+}
+
+/// A keyspace beside that of the bench.
+const SPARE: &str = "spare";
+
+/// Returns the rows, and a second keyspace with rows that a process dropped and died before it removed anything.
+fn drop_and_die(rows: &Prepared) -> anyhow::Result<Prepared> {
+    let mut bench = rows.bench()?;
+    bench.start(&Arming::fail_at("node.remove-stores.before"))?;
+    let (http, server) = (Http::default(), bench.server()?);
+    http.post(&server, "/v1/keyspaces", &json!({ "name": SPARE, "shards": 2, "buckets": 16 }))?.good()?;
+    for key in 0..20 {
+        let body = json!({ "key": format!("key-{key}"), "sort": "a", "value": "v" });
+        http.post(&server, &format!("/v1/keyspaces/{SPARE}/rows"), &body)?.good()?;
+    }
+    // It may die before it answers.
+    let _ = http.delete(&server, &format!("/v1/keyspaces/{SPARE}"), &[]);
+    bench.wait_killed(REACHED_MAX)?;
+    bench.freeze()
+}
+
+/// Waits until stores and partitions of the spare keyspace are gone. Its name can be used again, and finds no row.
+fn nothing_is_left_of_the_spare(bench: &Bench) -> anyhow::Result<()> {
+    let (http, server) = (Http::default(), bench.server()?);
+    let listed = http.get(&server, "/v1/keyspaces", &[])?.good()?;
+    let only = listed["keyspaces"].as_array().context("no keyspaces")?;
+    ensure!(only.len() == 1 && only[0]["name"] == KEYSPACE, "{listed}");
+    let id = only[0]["id"].as_u64().context("no id")?;
+    let of_bench = format!("{id}-");
+    wait::until("the stores to be gone", REACHED_MAX, || {
+        let mut left = Vec::new();
+        for entry in std::fs::read_dir(bench.dir().join("data/stores"))? {
+            left.extend(entry?.file_name().into_string().ok().filter(|name| !name.starts_with(&of_bench)));
+        }
+        Ok(left.is_empty().then_some(()))
+    })?;
+    http.post(&server, "/v1/keyspaces", &json!({ "name": SPARE, "shards": 1, "buckets": 16 }))?.good()?;
+    let scan = http.get(&server, &format!("/v1/keyspaces/{SPARE}/scan"), &[("limit", "10")])?.good()?;
+    ensure!(scan["rows"].as_array().is_some_and(Vec::is_empty), "rows came back: {scan}");
+    Ok(())
 }
 
 /// Submits a job to a process that dies before the job's first step.

@@ -59,6 +59,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
         }
     }
     leaves_nothing_behind(world)?;
+    dropped_keyspaces_are_gone(world)?;
     let (findings, _) = comparison.finish();
     if !findings.is_clean() {
         return Err(Failure(format!("the comparison finds\n{findings}")));
@@ -166,11 +167,33 @@ fn leaves_nothing_behind(world: &World) -> Result<(), Failure> {
             )));
         }
     }
-    let left = world.site.snapshots.names().unwrap_or_default();
+    let left = world.site.snapshots.names().map_err(|error| Failure(error.to_string()))?;
     if world.counts.crashes == 0 && !left.is_empty() {
         return Err(Failure(format!("snapshots of ended moves are left: {left:?}")));
     }
     Ok(())
+}
+
+/// Of a dropped keyspace nothing is left: no store, no snapshot, no partition; of the one made under its name all is.
+fn dropped_keyspaces_are_gone(world: &mut World) -> Result<(), Failure> {
+    let Some(desk) = world.processes.iter().find_map(|process| process.desk.clone()) else { return Ok(()) };
+    let state = desk.state();
+    let topics: Vec<String> = world.site.broker.topic_partitions().into_iter().map(|name| name.topic).collect();
+    for dropped in state.dropped_keyspaces() {
+        let (id, topic) = (dropped.keyspace.id, dropped.keyspace.data_topic());
+        let stores = lock(&world.site.stores).keys().filter(|(_, keyspace, _)| *keyspace == id).count();
+        if stores > 0 || topics.contains(&topic) {
+            return Err(Failure(format!(
+                "keyspace {id} was dropped, {stores} stores and partitions of {topic} remain"
+            )));
+        }
+        world.counts.drops += 1;
+    }
+    let lacking = state.keyspaces().find(|keyspace| !topics.contains(&keyspace.data_topic()));
+    match lacking {
+        Some(keyspace) => Err(Failure(format!("keyspace {} has lost its partitions", keyspace.id))),
+        None => Ok(()),
+    }
 }
 
 /// The production fold and the oracle's must tell the same of every attempt.

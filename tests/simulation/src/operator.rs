@@ -5,6 +5,7 @@ use crate::process::Site;
 use crate::trace::Counts;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rehome_control_core::ControlState;
 use rehome_control_log::DeskHandle;
 use rehome_keyspace::{JobId, Placement};
 use rehome_records::ControlEvent;
@@ -12,6 +13,8 @@ use rehome_records::control::{JobOptions, JobSubmitted};
 use std::collections::VecDeque;
 
 pub const KEYSPACE: &str = "rows";
+/// A keyspace that is made, dropped, and made again.
+const SPARE: &str = "spare";
 
 /// Asks for one thing after the other: what comes next follows from the control log.
 pub struct Operator {
@@ -25,6 +28,8 @@ pub struct Operator {
     /// Set from the end of a job until the next one runs.
     rests_until_ms: Option<u64>,
     asked_at_ms: Option<u64>,
+    /// When the spare keyspace is dropped.
+    drops_at_ms: Option<u64>,
     /// When a paused job is resumed.
     resumes_at_ms: u64,
 }
@@ -45,13 +50,16 @@ impl Operator {
             rng: StdRng::seed_from_u64(options.seed),
             rests_until_ms: None,
             asked_at_ms: None,
+            drops_at_ms: None,
             resumes_at_ms: 0,
         }
     }
 
     /// Tells whether everything that was planned has ended.
     pub fn is_done(&self, desk: &DeskHandle) -> bool {
-        self.plan.is_empty() && desk.state().keyspace_named(KEYSPACE).is_some() && running(desk).is_none()
+        let state = desk.state();
+        let replaced = state.keyspace_named(SPARE).is_some() && state.dropped_keyspaces().next().is_some();
+        self.plan.is_empty() && state.keyspace_named(KEYSPACE).is_some() && replaced && running(desk).is_none()
     }
 
     /// Asks for the next thing, when the last one has ended.
@@ -60,6 +68,10 @@ impl Operator {
             return;
         }
         let state = desk.state();
+        if let Some(event) = self.spare(now_ms, &state) {
+            self.asked_at_ms = Some(now_ms);
+            return desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
+        }
         let event = match state.keyspace_named(KEYSPACE) {
             None if (state.nodes().count() as u64) < self.nodes => return,
             None => ControlEvent::KeyspaceCreated {
@@ -102,6 +114,20 @@ impl Operator {
         };
         self.asked_at_ms = Some(now_ms);
         desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
+    }
+
+    /// Returns what is to be done with the spare keyspace now.
+    fn spare(&mut self, now_ms: u64, state: &ControlState) -> Option<ControlEvent> {
+        state.keyspace_named(KEYSPACE)?;
+        let was_dropped = state.dropped_keyspaces().next().is_some();
+        let Some(spare) = state.keyspace_named(SPARE) else {
+            let (shards, retention_ms) = (if was_dropped { 1 } else { 3 }, self.retention_ms);
+            let (name, placement) = (SPARE.into(), self.placement);
+            return Some(ControlEvent::KeyspaceCreated { name, placement, shards, request_retention_ms: retention_ms });
+        };
+        let rest_ms = self.rng.random_range(0..3_000);
+        let is_due = now_ms >= *self.drops_at_ms.get_or_insert(now_ms + rest_ms);
+        (is_due && !was_dropped).then_some(ControlEvent::KeyspaceDropped { keyspace: spare.id })
     }
 
     /// Names the step of the plan, so that each is asked for once.

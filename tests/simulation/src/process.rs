@@ -83,13 +83,15 @@ impl Running {
         self.wake_at_ms
     }
 
-    pub fn turn(&mut self, now_ms: u64) {
+    /// Takes a turn; returns false when the role has ended and is to be dropped.
+    pub fn turn(&mut self, now_ms: u64) -> bool {
         self.awake.store(false, Ordering::SeqCst);
         let Turn { progressed, wake_at_ms } = self.role.turn(now_ms);
         if progressed {
             self.awake.store(true, Ordering::SeqCst);
         }
         self.wake_at_ms = wake_at_ms;
+        !self.role.has_ended()
     }
 }
 
@@ -180,7 +182,7 @@ impl Site {
     fn node(&self, name: &str, node: NodeId, log: Arc<dyn rehome_ports::Log>, wake: Waker) -> Result<Node, PortError> {
         let reads = NodeReads::default();
         self.network.connect_node(name, reads.clone());
-        let stores = Arc::clone(&self.stores);
+        let (stores, removed) = (Arc::clone(&self.stores), Arc::clone(&self.stores));
         let broker = self.broker.clone();
         let controllers = Arc::clone(&self.controllers);
         let broken = Arc::clone(&self.broken);
@@ -199,6 +201,10 @@ impl Site {
                     }))
                 });
                 Ok(Arc::clone(store) as Arc<dyn rehome_ports::Store>)
+            }),
+            remove_stores: Arc::new(move |keyspace| {
+                lock(&removed).retain(|(owner, of, _), _| *owner != node || *of != keyspace);
+                Ok(())
             }),
             snapshots: Arc::clone(&self.snapshots) as Arc<dyn rehome_ports::SnapshotStore>,
             jobs: Arc::new(JobsOf { process: name.to_owned(), queue: Arc::clone(&self.jobs) }),

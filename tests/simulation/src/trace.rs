@@ -44,6 +44,7 @@ pub struct Counts {
     pub cancels: u64,
     pub pauses: u64,
     pub resumes: u64,
+    pub drops: u64,
     pub jobs: u64,
     pub copies_again: u64,
     /// `Horizon` marks in data partitions.
@@ -68,7 +69,7 @@ impl Counts {
         *(if is_list { &mut self.lists } else { &mut self.reads }) += 1;
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 23] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 24] {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
@@ -86,6 +87,7 @@ impl Counts {
             ("cancels", &mut self.cancels),
             ("pauses", &mut self.pauses),
             ("resumes", &mut self.resumes),
+            ("drops", &mut self.drops),
             ("jobs", &mut self.jobs),
             ("copies taken again", &mut self.copies_again),
             ("horizons", &mut self.horizons),

@@ -146,7 +146,9 @@ impl World {
         let desk = self.desk();
         self.clients.iter().all(Client::is_done)
             && !self.clients.is_empty()
-            && desk.is_some_and(|desk| self.operator.is_done(&desk))
+            && desk.is_some_and(|desk| {
+                self.operator.is_done(&desk) && desk.state().dropped_keyspaces().all(|one| one.awaited.is_empty())
+            })
             && self.processes.iter().all(|process| process.restart_at_ms.is_none())
             && lock(&self.site.jobs).is_empty()
             && self.site.broker.waiting().iter().all(|waiting| waiting.what == What::End)
@@ -200,7 +202,9 @@ impl World {
     fn do_next(&mut self, next: Next) {
         match next {
             Next::Role(process, role) => {
-                self.processes[process].roles[role].turn(self.now_ms);
+                if !self.processes[process].roles[role].turn(self.now_ms) {
+                    drop(self.processes[process].roles.remove(role));
+                }
                 for (name, running) in self.site.take_spawned() {
                     let process = self.processes.iter_mut().find(|process| process.name == name);
                     process.expect("roles are hosted by processes").roles.push(running);

@@ -225,6 +225,31 @@ pub fn a_topic_is_created_once_and_only_grows(bed: &mut dyn LogBed) {
     assert_eq!(log.partitions(&partition().topic), Ok(Some(5)));
 }
 
+pub fn a_removed_topic_is_gone_for_good_and_others_stay(bed: &mut dyn LogBed) {
+    let log = open(bed);
+    let other = TopicPartition::new("rehome.other-9.data", 1);
+    log.ensure_topic(&other.topic, 2).expect("a topic can be created");
+    append_numbers(&log, 0..50);
+    append(&log, &other, &["kept"]);
+    let mut follower = Follower::new(&log, &partition(), Offset(0));
+    follower.read(50);
+    log.remove_topic(&partition().topic).expect("it is removed");
+    log.remove_topic(&partition().topic).expect("once more is no error");
+    assert_eq!(log.partitions(&partition().topic), Ok(None));
+    let refused = wait(&send(&log, &partition(), Lane::Data, vec![record("late")]));
+    assert_remedy(refused, Remedy::NotApplied);
+    append(&log, &other, &["more"]);
+    drop(follower);
+    drop(log);
+    let log = bed.open();
+    assert_eq!((log.partitions(&partition().topic), log.partitions(&other.topic)), (Ok(None), Ok(Some(2))));
+    assert_eq!(texts(&read_all(&log, &other, Offset(0)).records), ["kept", "more"]);
+    log.ensure_topic(&partition().topic, 1).expect("the name can be used again");
+    assert_eq!(read_all(&log, &partition(), Offset(0)).records, []);
+    append(&log, &partition(), &["new"]);
+    assert_eq!(texts(&read_all(&log, &partition(), Offset(0)).records), ["new"]);
+}
+
 pub fn trimmed_records_are_gone_and_a_tail_that_needs_them_is_broken(bed: &mut dyn LogBed) {
     let log = open(bed);
     let offsets = append_numbers(&log, 0..10);

@@ -28,6 +28,8 @@ fn name(event: &ControlEvent) -> &'static str {
         ControlEvent::MoveFailed { .. } => "control_move_failed",
         ControlEvent::PauseRequested { .. } => "control_pause_requested",
         ControlEvent::ResumeRequested { .. } => "control_resume_requested",
+        ControlEvent::KeyspaceDropped { .. } => "control_keyspace_dropped",
+        ControlEvent::KeyspaceRemoved { .. } => "control_keyspace_removed",
     }
 }
 
@@ -92,5 +94,7 @@ fn events() -> Vec<ControlEvent> {
         ControlEvent::MoveFailed { move_id, reason: reason() },
         ControlEvent::PauseRequested { job, reason: reason() },
         ControlEvent::ResumeRequested { job },
+        ControlEvent::KeyspaceDropped { keyspace: KeyspaceId(2) },
+        ControlEvent::KeyspaceRemoved { keyspace: KeyspaceId(2), node },
     ]
 }

@@ -75,7 +75,7 @@ pub async fn reshard(
 }
 
 /// Asks the fold what it would say, on a copy of its state: a dry run is refused exactly as the real one.
-fn rehearse(api: &Api, event: ControlEvent) -> Result<(), Refusal> {
+pub(super) fn rehearse(api: &Api, event: ControlEvent) -> Result<(), Refusal> {
     let mut control = ControlState::clone(&api.cluster.desk().state());
     let record = ControlRecord { command: rand::random(), event }.into_record();
     match control.fold(&Logged { offset: control.folded_next(), append_time_ms: 0, record }) {

@@ -1,11 +1,12 @@
 //! Keyspaces, where a key belongs, and how the whole system is.
 
 use super::errors::Refusal;
+use super::jobs::rehearse;
 use super::{Shared, shapes};
 use crate::cluster::REQUEST_RETENTION_MS;
 use crate::wire::{
-    DEFAULT_BUCKETS, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape, RouteShape, RoutesShape,
-    StatusShape,
+    DEFAULT_BUCKETS, DropQuery, DroppedShape, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape,
+    RouteShape, RoutesShape, StatusShape,
 };
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -99,6 +100,30 @@ pub async fn key(
         routes_position: keyspace.routes_changed.0,
         nodes: shapes::nodes(&keyspace, route.shard),
     }))
+}
+
+/// Drops a keyspace, or with `dry_run` says what would go.
+pub async fn drop(
+    state: Shared,
+    Path(name): Path<String>,
+    query: Result<Query<DropQuery>, QueryRejection>,
+) -> Result<Json<DroppedShape>, Refusal> {
+    let Query(query) = query?;
+    let keyspace = state.keyspace(&name)?;
+    let event = ControlEvent::KeyspaceDropped { keyspace: keyspace.id };
+    rehearse(&state, event.clone())?;
+    let (counting, counted) = (std::sync::Arc::clone(&state), keyspace.clone());
+    // It reads stores: not on a thread that answers others.
+    let size = tokio::task::spawn_blocking(move || super::plan::size_of(&counting, &counted));
+    let size = size.await.map_err(|_| Refusal::stopped())??;
+    let next_steps = if query.dry_run {
+        vec![format!("rehome keyspace drop {name} --yes")]
+    } else {
+        state.propose(event).await?;
+        vec!["rehome keyspace list".into()]
+    };
+    let (id, dropped) = (keyspace.id.0, !query.dry_run);
+    Ok(Json(DroppedShape { name, id, dropped, rows: size.rows, bytes: size.bytes, counted: size.counted, next_steps }))
 }
 
 pub async fn status(state: Shared) -> Json<StatusShape> {

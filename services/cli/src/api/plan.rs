@@ -5,7 +5,7 @@ use crate::cluster::{Rates, Size, size};
 use crate::pause::measured_pause_ms;
 use crate::wire::{EstimateShape, PlannedShape, WarningShape};
 use rehome_control_core::{ControlState, Keyspace, Move};
-use rehome_keyspace::Outcome;
+use rehome_keyspace::{Outcome, ShardId, SlotId};
 use rehome_planner::{MoveFacts, PauseFacts, estimate};
 use rehome_ports::PortError;
 use rehome_records::TopicPartition;
@@ -76,6 +76,23 @@ pub fn plan(
     total.assumed = measured.assumed();
     total.warnings.extend(disk_warning(total.bytes, total.disk_free_bytes));
     Ok((moves, total))
+}
+
+/// Returns how much the keyspace holds.
+pub fn size_of(api: &Api, keyspace: &Keyspace) -> Result<Size, PortError> {
+    let mut total = Size { counted: true, ..Size::default() };
+    for shard in (0..keyspace.shards).map(ShardId) {
+        let owners = (0..).map(SlotId).zip(keyspace.owners());
+        let slots: Vec<SlotId> = owners.filter(|(_, owner)| *owner == shard).map(|(slot, _)| slot).collect();
+        if slots.is_empty() {
+            continue;
+        }
+        let size = size(&*api.cluster.store(keyspace.id, shard)?, keyspace, &slots)?;
+        total.rows += size.rows;
+        total.bytes += size.bytes;
+        total.counted &= size.counted;
+    }
+    Ok(total)
 }
 
 /// Destinations hold their copies before any source drops its rows.

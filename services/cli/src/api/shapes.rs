@@ -58,7 +58,7 @@ pub fn job(state: &ControlState, job: &Job, progress: &Progress) -> JobShape {
     let moves: Vec<&Move> = job.moves.iter().filter_map(|id| state.move_(*id)).collect();
     JobShape {
         job: job.id.0,
-        keyspace: state.keyspace(job.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),
+        keyspace: state.keyspace_name(job.keyspace).unwrap_or_default().to_owned(),
         state: how.name().into(),
         ended: how.is_final(),
         next_steps: next_steps(state, job, &how, &moves),
@@ -86,6 +86,8 @@ fn next_steps(state: &ControlState, job: &Job, how: &JobState, moves: &[&Move]) 
         JobState::Paused { .. } => vec![format!("rehome resume {id}"), format!("rehome cancel {id}")],
         JobState::Switched => vec![format!("rehome complete {id}")],
         JobState::Completed | JobState::Failed { .. } => vec![format!("rehome explain {id}")],
+        // There is nothing left to go on with.
+        JobState::Cancelled if state.keyspace(job.keyspace).is_none() => vec![format!("rehome explain {id}")],
         JobState::Cancelled => {
             // On, or back where some moves had switched before the rest was cancelled.
             let back = moves.iter().any(|one| one.phase == Phase::Completed).then(|| shards_before(shards, moves));

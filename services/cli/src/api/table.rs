@@ -105,6 +105,7 @@ pub fn entries() -> Vec<Entry> {
         gets::<KeyspacesShape, _, _>("/v1/keyspaces", keyspaces::list, "All keyspaces"),
         posts::<KeyspaceShape, _, _>("/v1/keyspaces", keyspaces::create, "Creates a keyspace").body::<KeyspaceBody>(),
         gets::<KeyspaceShape, _, _>("/v1/keyspaces/{name}", keyspaces::show, "One keyspace with its shards"),
+        deletes::<DroppedShape, _, _>("/v1/keyspaces/{name}", keyspaces::drop, "Drops a keyspace with everything in it").query::<DropQuery>(),
         gets::<KeyShape, _, _>("/v1/keyspaces/{name}/key", keyspaces::key, "Where a partition key belongs").query::<KeyQuery>(),
         gets::<RoutesShape, _, _>("/v1/keyspaces/{name}/routes", keyspaces::routes, "Who owns which slot, with epochs"),
         gets::<RowsShape, _, _>("/v1/keyspaces/{name}/rows", rows::read, "One row, or a page of the rows of one partition key").query::<RowsQuery>(),

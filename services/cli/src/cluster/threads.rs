@@ -84,6 +84,9 @@ fn run_role(mut role: Box<dyn Role + Send>, signal: &Signal, clock: Clock, stopp
             );
             std::process::exit(Exit::Failed as i32);
         }
+        if role.has_ended() {
+            return;
+        }
         if !turn.progressed {
             signal.wait(turn.wake_at_ms.map(|at_ms| clock.instant(at_ms)));
         }

@@ -1,13 +1,16 @@
-//! `rehome keyspace create|list|show`.
+//! `rehome keyspace create|list|show|drop`.
 
-use super::{print, table};
+use super::{next_lines, print, table};
 use crate::args::Remote;
 use crate::client::{Client, segment};
-use crate::exit::Failure;
-use crate::wire::{DEFAULT_BUCKETS, Encoding, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape};
+use crate::exit::{Exit, Failure, tell};
+use crate::wire::{
+    DEFAULT_BUCKETS, DropQuery, DroppedShape, Encoding, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape,
+};
 use clap::Subcommand;
+use std::io::IsTerminal;
 
-/// Create, list and show keyspaces, and where a key belongs
+/// Create, list, show and drop keyspaces, and show where a key belongs
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -35,6 +38,22 @@ pub enum Which {
         #[command(flatten)]
         remote: Remote,
     },
+    /// Drop a keyspace with every row in it, for good
+    ///
+    /// It is refused while a move of it is open. From then on its name is free; stores, copies and log partitions are
+    /// removed from disk, also when the server is killed meanwhile.
+    #[command(after_help = "Examples:\n  rehome keyspace drop flights --dry-run\n  rehome keyspace drop flights --yes")]
+    Drop {
+        name: String,
+        /// Do not ask for the name to be typed again
+        #[arg(long, conflicts_with = "dry_run")]
+        yes: bool,
+        /// Show rows and bytes that would go, and drop nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        remote: Remote,
+    },
     /// Show a keyspace's shards, or where one of its keys belongs
     #[command(after_help = "Examples:\n  rehome keyspace show flights\n  rehome keyspace show flights --key ORD")]
     Show {
@@ -53,7 +72,10 @@ pub enum Which {
 impl Which {
     pub fn remote(&self) -> &Remote {
         match self {
-            Which::Create { remote, .. } | Which::List { remote } | Which::Show { remote, .. } => remote,
+            Which::Create { remote, .. }
+            | Which::List { remote }
+            | Which::Drop { remote, .. }
+            | Which::Show { remote, .. } => remote,
         }
     }
 }
@@ -84,6 +106,15 @@ pub fn run(command: &Which) -> Result<(), Failure> {
                 )
             });
         }
+        Which::Drop { name, yes, dry_run, .. } => {
+            let path = format!("/v1/keyspaces/{}", segment(name));
+            if !yes && !dry_run {
+                let goes: DroppedShape = client.delete(&path, &DropQuery { dry_run: true })?;
+                confirm(&goes)?;
+            }
+            let dropped: DroppedShape = client.delete(&path, &DropQuery { dry_run: *dry_run })?;
+            print(json, &dropped, describe_drop);
+        }
         Which::Show { name, key: None, .. } => {
             let shown: KeyspaceShape = client.get(&format!("/v1/keyspaces/{}", segment(name)), &())?;
             print(json, &shown, describe);
@@ -106,6 +137,32 @@ pub fn run(command: &Which) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Lets a person type the name again. Errors: somebody who cannot be asked, or another name.
+fn confirm(goes: &DroppedShape) -> Result<(), Failure> {
+    let name = &goes.name;
+    let refused = |message: String| {
+        let failure = Failure::new(Exit::Usage, "not-confirmed", message);
+        failure.next(format!("rehome keyspace drop {name} --yes"))
+    };
+    if !std::io::stdin().is_terminal() {
+        return Err(refused(format!("{} would go; nobody can be asked here", amount(goes))));
+    }
+    tell(&format!("{} go for good; type the keyspace's name to drop it:", amount(goes)));
+    let mut typed = String::new();
+    std::io::stdin().read_line(&mut typed).map_err(|error| refused(error.to_string()))?;
+    if typed.trim() == name { Ok(()) } else { Err(refused("nothing was dropped: that is another name".into())) }
+}
+
+fn amount(goes: &DroppedShape) -> String {
+    let about = if goes.counted { "" } else { "about " };
+    format!("{about}{} rows, {} bytes of keyspace {}", goes.rows, goes.bytes, goes.name)
+}
+
+fn describe_drop(goes: &DroppedShape) -> String {
+    let what = if goes.dropped { "are gone" } else { "would go" };
+    format!("{} {what}{}", amount(goes), next_lines(&goes.next_steps))
 }
 
 /// Returns a keyspace with its shards, as text.

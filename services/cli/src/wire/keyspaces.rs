@@ -69,6 +69,30 @@ pub struct KeyShape {
     pub nodes: Vec<String>,
 }
 
+/// `DELETE /v1/keyspaces/{name}`, as query.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DropQuery {
+    /// Say what would go, and drop nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A keyspace that was dropped, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedShape {
+    pub name: String,
+    pub id: u64,
+    /// False for a dry run.
+    pub dropped: bool,
+    /// Rows that go, and bytes of their entries before compression.
+    pub rows: u64,
+    pub bytes: u64,
+    /// They were counted; otherwise they follow from a sample.
+    pub counted: bool,
+    pub next_steps: Vec<String>,
+}
+
 /// All keyspaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyspacesShape {

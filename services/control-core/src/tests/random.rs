@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0usize..8).prop_map(Step::Advance),
         2 => (0u32..5, 0u32..5, 0u32..17, 1u32..6, any::<bool>())
             .prop_map(|(from, to, first, count, complete)| Step::Submit { from, to, first, count, complete }),
-        4 => (0u8..14, numbers).prop_map(|(kind, numbers)| Step::Forge(kind, numbers)),
+        4 => (0u8..16, numbers).prop_map(|(kind, numbers)| Step::Forge(kind, numbers)),
         2 => (0usize..200).prop_map(Step::Repeat),
         1 => (0usize..200, 0usize..60).prop_map(|(record, byte)| Step::Damage(record, byte)),
     ];
@@ -69,6 +69,15 @@ fn forged(kind: u8, n: Numbers, world: &World) -> ControlEvent {
         10 => ControlEvent::CleanupDone { move_id, node },
         11 => pause(job),
         12 => ControlEvent::ResumeRequested { job },
+        13 => {
+            let dropped = world.state.dropped_keyspaces().last().map(|dropped| dropped.keyspace.id);
+            ControlEvent::KeyspaceRemoved { keyspace: dropped.unwrap_or(world.keyspace().id), node }
+        }
+        // Never the one with the moves, which is looked at.
+        14 => match world.state.keyspace_named("spare") {
+            Some(spare) => ControlEvent::KeyspaceDropped { keyspace: spare.id },
+            None => create("spare", 16, 2),
+        },
         _ => ControlEvent::MoveFailed { move_id, reason: "forged".into() },
     }
 }
@@ -139,7 +148,11 @@ fn check_step(world: &mut World, fold: impl FnOnce(&mut World) -> Decision) {
         }
     }
     for keyspace in before.keyspaces() {
-        let now = after.keyspace(keyspace.id).expect("keyspaces stay");
+        let Some(now) = after.keyspace(keyspace.id) else {
+            assert!(after.dropped_keyspace(keyspace.id).is_some(), "a keyspace only ends by a drop");
+            assert!(after.open_moves().all(|one| one.keyspace != keyspace.id));
+            continue;
+        };
         assert!(now.epoch_next >= keyspace.epoch_next && now.shards >= keyspace.shards);
         for (old, new) in keyspace.routes.iter().zip(now.routes.iter()) {
             assert!(new.epoch > old.epoch || new == old, "epochs of a slot grow: {old:?}, {new:?}");

@@ -261,6 +261,19 @@ fn a_move_that_stands_still_tells_why() {
 }
 
 #[test]
+fn the_topic_of_a_dropped_keyspace_is_removed_once_no_node_has_anything_left() {
+    let mut fixture = Fixture::one();
+    let (job, keyspace, node) = (fixture.first().job, KEYSPACE, NODE);
+    fixture.tell(ControlEvent::CancelRequested { job, reason: "ann said so".into() });
+    fixture.tell(ControlEvent::KeyspaceDropped { keyspace });
+    assert_eq!(fixture.names(), [""; 0]);
+    fixture.tell(ControlEvent::KeyspaceRemoved { keyspace, node });
+    assert_eq!(fixture.names(), ["remove-topic"]);
+    fixture.observed.note_topic_removed(keyspace);
+    assert_eq!(fixture.names(), [""; 0]);
+}
+
+#[test]
 fn effects_have_names_that_differ() {
     let names: BTreeSet<&str> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(names.len(), EffectKind::ALL.len());

@@ -56,7 +56,9 @@ impl ControlStory {
             | ControlEvent::CompleteRequested { .. }
             | ControlEvent::CancelRequested { .. }
             | ControlEvent::PauseRequested { .. }
-            | ControlEvent::ResumeRequested { .. } => {}
+            | ControlEvent::ResumeRequested { .. }
+            | ControlEvent::KeyspaceDropped { .. }
+            | ControlEvent::KeyspaceRemoved { .. } => {}
         }
     }
 
