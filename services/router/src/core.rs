@@ -218,15 +218,15 @@ impl RouterCore {
 }
 
 /// Refuses an ask about a keyspace that the router has not heard of.
-pub(crate) fn unknown_keyspace(keyspace: KeyspaceId) -> Refused {
+pub(crate) fn not_ready(keyspace: KeyspaceId) -> Refused {
     let message = format!("keyspace {keyspace} is not known here (yet); see `rehome keyspace list`");
-    Refused::not_applied("unknown_keyspace", message).retry_after(50)
+    Refused::not_applied("keyspace_not_ready", message).retry_after(50)
 }
 
 /// Refuses an ask that waited when its keyspace was dropped.
 pub(crate) fn dropped(keyspace: KeyspaceId) -> Refused {
     let message = format!("keyspace {keyspace} was dropped; see `rehome keyspace list`");
-    Refused::not_applied("unknown_keyspace", message)
+    Refused::not_applied("keyspace_unknown", message)
 }
 
 pub(crate) fn overloaded(what: &str) -> Refused {

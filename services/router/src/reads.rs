@@ -4,7 +4,7 @@
 //! under that epoch. The same shard under another epoch is another owner.
 
 use crate::ask::{ReadAsk, Refused, check_read};
-use crate::core::{AskId, Effect, ReadTry, Turn, dropped, overloaded, unknown_keyspace};
+use crate::core::{AskId, Effect, ReadTry, Turn, dropped, not_ready, overloaded};
 use crate::limits::RouterLimits;
 use crate::routes::Routes;
 use crate::timers::{Retry, Timers};
@@ -58,7 +58,7 @@ impl Reads {
 
     fn admit(&self, turn: &Turn<'_>, read: &ReadAsk) -> Result<(SlotId, Route), Refused> {
         let key = check_read(read)?;
-        let routes = turn.table.get(read.keyspace).ok_or_else(|| unknown_keyspace(read.keyspace))?;
+        let routes = turn.table.get(read.keyspace).ok_or_else(|| not_ready(read.keyspace))?;
         if self.waiting.len() >= self.reads_max {
             return Err(overloaded("reads"));
         }

@@ -10,7 +10,7 @@
 //! rows already, that slot starts again: a key is never read half here and half there.
 
 use crate::ask::{Refused, ScanAnswer, ScanAsk, check_scan};
-use crate::core::{AskId, Effect, ReadTry, Turn, dropped, overloaded, unknown_keyspace};
+use crate::core::{AskId, Effect, ReadTry, Turn, dropped, not_ready, overloaded};
 use crate::limits::{RouterLimits, SCAN_BYTES_MAX};
 use crate::routes::Routes;
 use crate::scan_position::{Part, Position};
@@ -65,7 +65,7 @@ impl Scans {
 
     fn admit(&self, turn: &Turn<'_>, scan: &ScanAsk) -> Result<Position, Refused> {
         check_scan(scan)?;
-        let routes = turn.table.get(scan.keyspace).ok_or_else(|| unknown_keyspace(scan.keyspace))?;
+        let routes = turn.table.get(scan.keyspace).ok_or_else(|| not_ready(scan.keyspace))?;
         if self.waiting.len() >= self.scans_max {
             return Err(overloaded("scans"));
         }

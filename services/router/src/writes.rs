@@ -1,7 +1,7 @@
 //! Writes without an answer: from a key to its slot's lane, and what acks and newer routes do to them.
 
 use crate::ask::{Refused, WriteAsk, check_write};
-use crate::core::{AppendId, AskId, Effect, Turn, overloaded, unknown_keyspace};
+use crate::core::{AppendId, AskId, Effect, Turn, not_ready, overloaded};
 use crate::lane::Lane;
 use crate::limits::RouterLimits;
 use crate::partition::{Fate, LandedCopy, Partition};
@@ -120,7 +120,7 @@ impl Writes {
         }
         let bytes = bytes_of(write);
         let refused = if turn.table.get(write.keyspace).is_none() {
-            unknown_keyspace(write.keyspace)
+            not_ready(write.keyspace)
         } else if self.is_full(write.keyspace, bytes) {
             overloaded("writes")
         } else {

@@ -37,7 +37,7 @@ fn whatever_waits_is_answered_and_what_comes_later_changes_nothing() {
     core.step(0, Input::Scan { ask: AskId(4), scan });
 
     let answered = core.step(1, Input::Dropped(KEYSPACE));
-    let unknown = |ask| (ask, "unknown_keyspace");
+    let unknown = |ask| (ask, "keyspace_unknown");
     assert_eq!(refusals(&answered), [1, 2, 3, 4].map(unknown));
     let verdicts = vec![(
         Offset(0),
@@ -55,5 +55,5 @@ fn whatever_waits_is_answered_and_what_comes_later_changes_nothing() {
     }
     assert_eq!(core.wake_at_ms(), None, "nothing is waited for");
     let later = core.step(3, Input::Write { ask: AskId(5), write: put(&key, 5, LATE_MS) });
-    assert_eq!(refusals(&later), [unknown(5)]);
+    assert_eq!(refusals(&later), [(5, "keyspace_not_ready")]);
 }

@@ -40,7 +40,7 @@ pub const KINDS: &[Kind] = &[
     kind("outcome_unknown", 504, Some(100), "no answer in time, it may be done yet: ask again with the same request id"),
     kind("source_order", 503, Some(1), "an earlier position of the source was refused: send from that one on"),
     kind("replica_unavailable", 503, Some(200), "the replica that would answer is starting, or has stopped"),
-    kind("unknown_keyspace", 503, Some(50), "the keyspace is so new that its routes are not known here yet"),
+    kind("keyspace_not_ready", 503, Some(50), "the keyspace is so new that its routes are not known here yet"),
     kind("log_failed", 503, Some(1_000), "the log took nothing; nothing is changed"),
     kind("not_ready", 503, Some(500), "some replica is behind, or has stopped"),
     kind("stopping", 503, Some(500), "the server is stopping; nothing is changed"),

@@ -543,6 +543,6 @@ fn a_keyspace_that_is_not_known_yet_is_worth_another_try() {
     let refused = story.answer(1).unwrap_err();
     assert_eq!(
         (refused.remedy, refused.code, refused.retry_after_ms.is_some()),
-        (Remedy::NotApplied, "unknown_keyspace", true)
+        (Remedy::NotApplied, "keyspace_not_ready", true)
     );
 }
