@@ -151,12 +151,14 @@ pub struct Scan {
 }
 
 /// What a replica held at a position of its partition, with every attempt resolved whose outcome is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaState {
     pub shard: ShardId,
     /// Names the replica among those of its shard, for the text.
     pub replica: u64,
     pub position: Offset,
+    /// What the hash is about: only states of the same ranges are compared.
+    pub ranges: Vec<KeyRange>,
     /// Hash of rows, request ids, source positions and slot states.
     pub hash: u128,
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub fn r9_replicas_at_one_position_are_equal(history: &History) -> Result<(), Violation> {
     let mut first: BTreeMap<_, &ReplicaState> = BTreeMap::new();
     for state in &history.replicas {
-        let other = first.entry((state.shard, state.position)).or_insert(state);
+        let other = first.entry((state.shard, state.position, &state.ranges)).or_insert(state);
         if other.hash != state.hash {
             return Err(Violation {
                 id: Invariant::R9,

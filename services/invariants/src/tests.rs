@@ -49,7 +49,13 @@ fn key() -> PlacedKey {
 /// Shard 0 owns keys 0 to 10 under epoch 1; at offset 10 they are fenced and go to shard 1 under epoch 3.
 fn sound() -> History {
     let grant = |epoch, shard, selector| Grant { epoch: Epoch(epoch), shard: ShardId(shard), selector };
-    let state = |replica| ReplicaState { shard: ShardId(0), replica, position: Offset(10), hash: 7 };
+    let state = |replica| ReplicaState {
+        shard: ShardId(0),
+        replica,
+        position: Offset(10),
+        ranges: vec![range(0, 20)],
+        hash: 7,
+    };
     History {
         grants: vec![grant(1, 0, selector(0, 10)), grant(2, 1, selector(10, 20)), grant(3, 1, selector(0, 10))],
         fences: vec![Fence {

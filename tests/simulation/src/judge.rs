@@ -41,6 +41,8 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
         history.acks.extend(client.acks.iter().cloned());
         history.reads.extend(client.reads.iter().cloned());
     }
+    world.counts.states_compared += world.witness.compared();
+    history.replicas = std::mem::take(&mut world.witness.states);
     history.visible = Some(visible(world, &story, keyspace)?);
     let mut comparison = Comparison::new(&story, folded);
     for client in &world.clients {
@@ -61,18 +63,15 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     leaves_nothing_behind(world)?;
     dropped_keyspaces_are_gone(world)?;
     let (findings, _) = comparison.finish();
+    let mut told = Vec::new();
     if !findings.is_clean() {
-        return Err(Failure(format!("the comparison finds\n{findings}")));
+        told.push(format!("the comparison finds\n{findings}"));
     }
-    if let Some(doubled) = world.clients.iter().find_map(|client| client.doubled.as_ref()) {
-        return Err(Failure(format!("R12: {doubled}")));
-    }
-    let violated = violations(&history);
-    if violated.is_empty() {
-        return Ok(());
-    }
-    let texts: Vec<String> = violated.iter().map(ToString::to_string).collect();
-    Err(Failure(texts.join("\n")))
+    told.extend(
+        world.clients.iter().find_map(|client| client.doubled.as_ref()).map(|doubled| format!("R12: {doubled}")),
+    );
+    told.extend(violations(&history).iter().map(ToString::to_string));
+    if told.is_empty() { Ok(()) } else { Err(Failure(told.join("\n"))) }
 }
 
 /// Returns every row that a store would show to a reader, by the store's own states, and who owns what by the log.

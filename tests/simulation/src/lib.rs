@@ -11,6 +11,7 @@
 //! - [`client`]: closed-loop clients that remember every answer.
 //! - [`operator`]: who creates the keyspace and asks for reshards, and sometimes pauses or cancels.
 //! - [`judge`]: the comparison and the invariants, once everything is quiet; [`pauses`]: that paused jobs begin nothing.
+//! - [`witness`]: what replicas held at positions of their partitions.
 //! - [`trace`]: the hash of everything that happened, and what was counted.
 
 mod client;
@@ -21,6 +22,7 @@ mod options;
 mod pauses;
 mod process;
 mod trace;
+mod witness;
 mod world;
 
 pub use options::Options;

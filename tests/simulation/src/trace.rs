@@ -56,6 +56,8 @@ pub struct Counts {
     pub records_lost: u64,
     /// Acknowledged writes among them.
     pub acks_lost: u64,
+    /// States of replicas at positions at which an earlier life had been seen.
+    pub states_compared: u64,
 }
 
 impl Counts {
@@ -95,6 +97,7 @@ impl Counts {
             ("power losses", &mut self.power_losses),
             ("records lost", &mut self.records_lost),
             ("acknowledged writes lost", &mut self.acks_lost),
+            ("states compared", &mut self.states_compared),
         ]
     }
 

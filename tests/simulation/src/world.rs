@@ -8,6 +8,7 @@ use crate::operator::{KEYSPACE, Operator};
 use crate::options::Options;
 use crate::process::{Kind, Process, QueuedJob, Site, lock};
 use crate::trace::{Counts, Trace};
+use crate::witness::Witness;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rehome_keyspace::{NodeId, Offset};
@@ -68,6 +69,7 @@ pub struct World {
     steps_at: BTreeMap<u64, u64>,
     /// A desk that has folded less is one of an older time.
     folded_min: Offset,
+    pub witness: Witness,
 }
 
 /// What can be drawn.
@@ -116,6 +118,7 @@ impl World {
             lost: Vec::new(),
             steps_at: BTreeMap::new(),
             folded_min: Offset(0),
+            witness: Witness::default(),
             options,
         }
     }
@@ -209,6 +212,9 @@ impl World {
                     let process = self.processes.iter_mut().find(|process| process.name == name);
                     process.expect("roles are hosted by processes").roles.push(running);
                 }
+                if let Kind::Node(node) = self.processes[process].kind {
+                    self.witness.look(node, &self.site);
+                }
             }
             Next::Append(index) => self.deliver_append(index),
             Next::Message(index) => {
@@ -249,6 +255,9 @@ impl World {
 
     fn crash(&mut self, at: usize) {
         self.counts.crashes += 1;
+        if let Kind::Node(node) = self.processes[at].kind {
+            self.witness.crashed(node);
+        }
         let down_ms = self.rng.random_range(1..1_500);
         self.site.crash(&mut self.processes[at], self.now_ms + down_ms, &mut self.rng);
     }
@@ -299,6 +308,7 @@ impl World {
         let restart_at_ms = self.now_ms + self.rng.random_range(1..1_500);
         let lost = self.site.lose_power(&mut self.processes, restart_at_ms);
         self.trace.note("records lost", lost.len() as u64);
+        self.witness.power_lost((1..=self.options.nodes).map(NodeId), !lost.is_empty());
         let first_ms = lost.iter().map(|lost| lost.appended_ms).min();
         let window_ms = self.options.fsync_every_ms.unwrap_or(0);
         if first_ms.is_some_and(|first_ms| self.options.fsync_every_ms.is_none() || first_ms + window_ms <= self.now_ms)

@@ -4,7 +4,7 @@ use super::Sim;
 use crate::oracle;
 use crate::world::KEYS;
 use rehome_invariants as seen;
-use rehome_keyspace::Offset;
+use rehome_keyspace::{KeyRange, Offset};
 use rehome_records::store_value::StoredRow;
 use rehome_records::{FirstAnswer, SlotState, Verdict, store_key};
 use rehome_shard_core::{MarkEffect, digest_of};
@@ -97,7 +97,13 @@ impl Sim {
                 }
             }
             let position = replica.core.applied().map_or(Offset(0), |applied| applied.offset);
-            replicas.push(seen::ReplicaState { shard: replica.shard, replica: number as u64, position, hash });
+            replicas.push(seen::ReplicaState {
+                shard: replica.shard,
+                replica: number as u64,
+                position,
+                ranges: vec![KeyRange::all()],
+                hash,
+            });
         }
         for key in 0..KEYS {
             let ranges = self.world.selector(&[key]);
