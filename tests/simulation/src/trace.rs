@@ -71,7 +71,7 @@ impl Counts {
         *(if is_list { &mut self.lists } else { &mut self.reads }) += 1;
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 24] {
+    fn fields(&mut self) -> impl IntoIterator<Item = (&'static str, &mut u64)> {
         [
             ("steps", &mut self.steps),
             ("acks", &mut self.acks),
@@ -110,7 +110,7 @@ impl Counts {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut counts = *self;
-        let parts: Vec<String> = counts.fields().iter().map(|(name, count)| format!("{count} {name}")).collect();
+        let parts: Vec<String> = counts.fields().into_iter().map(|(name, count)| format!("{count} {name}")).collect();
         f.write_str(&parts.join(", "))
     }
 }
