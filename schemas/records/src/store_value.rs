@@ -1,9 +1,9 @@
 //! What lies in a store, each value in its frame.
 
-use crate::codec::{DecodeError, Kind, decode, encode};
+use crate::codec::{DecodeError, Kind, decode, decode_borrowed, encode};
 use crate::digest::Digest;
 use crate::verdict::FirstAnswer;
-use bincode::{Decode, Encode};
+use bincode::{BorrowDecode, Decode, Encode};
 use rehome_keyspace::{AttemptId, Epoch, KeyRange, KeyspaceId, MoveId, Offset, Selector, ShardId, Version};
 
 macro_rules! stored {
@@ -27,6 +27,20 @@ pub struct StoredRow {
     pub value: Option<Vec<u8>>,
 }
 stored!(StoredRow, Row);
+
+/// A row whose value stays where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorrowDecode)]
+pub struct RowView<'a> {
+    pub version: Version,
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> RowView<'a> {
+    /// Reads what [`StoredRow::encode`] wrote.
+    pub fn decode(bytes: &'a [u8]) -> Result<RowView<'a>, DecodeError> {
+        decode_borrowed(Kind::Row, bytes)
+    }
+}
 
 /// A request that was judged: its answer, and a hash of what it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use rehome_keyspace::{Epoch, Offset, RequestId, Version};
-use rehome_records::store_value::{StoredApplied, StoredRow};
+use rehome_records::store_value::{RowView, StoredApplied, StoredRow};
 use rehome_records::{
     Condition, DataRecord, DecodeError, Kind, Logged, Operation, Record, RowChange, SourcePosition, Write, decode,
     encode,
@@ -66,10 +66,12 @@ proptest! {
 
     #[test]
     fn any_damaged_bit_is_noticed(value: Option<Vec<u8>>, version in version(), at: prop::sample::Index, bit in 0u8..8) {
-        let mut bytes = StoredRow { version, value }.encode();
+        let mut bytes = StoredRow { version, value: value.clone() }.encode();
+        prop_assert_eq!(RowView::decode(&bytes), Ok(RowView { version, value: value.as_deref() }));
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         prop_assert!(StoredRow::decode(&bytes).is_err());
+        prop_assert!(RowView::decode(&bytes).is_err());
         bytes[at] ^= 1 << bit;
         prop_assert!(StoredRow::decode(&bytes).is_ok());
         bytes.truncate(at);

@@ -3,7 +3,7 @@
 use crate::stop::Stop;
 use crate::view::View;
 use rehome_keyspace::Selector;
-use rehome_records::store_value::StoredRow;
+use rehome_records::store_value::RowView;
 use rehome_records::{Digest, store_key};
 use std::ops::ControlFlow;
 
@@ -27,7 +27,7 @@ pub fn digest_of(view: &dyn View, selector: &Selector) -> Result<Digest, Stop> {
 pub fn digest_entry(digest: &mut Digest, key: &[u8], stored: &[u8]) -> Result<(), Stop> {
     match key.first() {
         Some(&store_key::KIND_ROW) => {
-            let tombstone = StoredRow::decode(stored)?.value.is_none();
+            let tombstone = RowView::decode(stored)?.value.is_none();
             digest.add_row(key, stored, tombstone);
         }
         Some(&(store_key::KIND_REQUEST | store_key::KIND_SOURCE)) => digest.add_request(key, stored),

@@ -5,7 +5,7 @@ use crate::judge::Judge;
 use crate::regions;
 use crate::stop::Stop;
 use rehome_keyspace::{Epoch, KeyRange, Version};
-use rehome_records::store_value::{StoredRequest, StoredRow};
+use rehome_records::store_value::{RowView, StoredRequest};
 use rehome_records::{Digest, SlotState, StateRegion, store_key};
 use std::ops::ControlFlow;
 
@@ -80,14 +80,21 @@ pub(crate) fn forget(
 
 /// Returns the digest of an entry that may be forgotten.
 fn forgettable(kind: u8, key: &[u8], stored: &[u8], version: Version) -> Result<Option<Digest>, Stop> {
-    let mut digest = Digest::default();
-    let forgettable = if kind == store_key::KIND_ROW {
-        let row = StoredRow::decode(stored)?;
-        digest.add_row(key, stored, true);
+    let is_row = kind == store_key::KIND_ROW;
+    let forgettable = if is_row {
+        let row = RowView::decode(stored)?;
         row.value.is_none() && row.version <= version
     } else {
-        digest.add_request(key, stored);
         StoredRequest::decode(stored)?.version <= version
     };
-    Ok(forgettable.then_some(digest))
+    if !forgettable {
+        return Ok(None);
+    }
+    let mut digest = Digest::default();
+    if is_row {
+        digest.add_row(key, stored, true)
+    } else {
+        digest.add_request(key, stored)
+    }
+    Ok(Some(digest))
 }

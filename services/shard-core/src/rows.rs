@@ -5,7 +5,7 @@
 use crate::core::Ground;
 use crate::stop::Stop;
 use rehome_keyspace::{PlacedKey, Version};
-use rehome_records::store_value::{StoredRequest, StoredRow, StoredSource};
+use rehome_records::store_value::{RowView, StoredRequest, StoredRow, StoredSource};
 use rehome_records::{Condition, Digest, FirstAnswer, Operation, RowChange, Verdict, Write, store_key};
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ impl Accepted<'_> {
             return Ok(None);
         };
         let stored = ground.get(&store_key::row(self.placed, &change.sort_key))?;
-        let stored = stored.map(|stored| StoredRow::decode(&stored)).transpose()?;
+        let stored = stored.as_deref().map(RowView::decode).transpose()?;
         let current = stored.filter(|row| row.value.is_some()).map(|row| row.version);
         let holds = match condition {
             Condition::Absent => current.is_none(),
@@ -140,7 +140,7 @@ impl RowPut {
     ) -> Result<(), Stop> {
         if reading != Reading::Blind {
             if let Some(before) = ground.get(&self.key)? {
-                let row = StoredRow::decode(&before)?;
+                let row = RowView::decode(&before)?;
                 if row.version >= version {
                     return self.collide(&before, row.version, version, reading);
                 }

@@ -4,7 +4,7 @@ use rehome_control_core::Keyspace;
 use rehome_keyspace::SlotId;
 use rehome_ports::{PortError, Store};
 use rehome_records::store_key;
-use rehome_records::store_value::StoredRow;
+use rehome_records::store_value::RowView;
 use std::ops::ControlFlow;
 
 /// Entries that are read at most. Reason: some tens of milliseconds.
@@ -56,7 +56,7 @@ impl Sample {
             store.scan(&range, false, &mut |key, value| {
                 self.entries += 1;
                 let is_row = key.first() == Some(&store_key::KIND_ROW)
-                    && StoredRow::decode(value).is_ok_and(|row| row.value.is_some());
+                    && RowView::decode(value).is_ok_and(|row| row.value.is_some());
                 self.rows += u64::from(is_row);
                 self.bytes += (key.len() + value.len()) as u64;
                 if self.entries < ENTRIES_READ_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
