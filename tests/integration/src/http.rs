@@ -65,6 +65,53 @@ impl Http {
     }
 }
 
+/// An answer as it came.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    pub status: u16,
+    /// Empty where there is no such header.
+    pub content_type: String,
+    pub retry_after: String,
+    pub text: String,
+}
+
+impl Raw {
+    /// Errors: it is no JSON.
+    pub fn json(&self) -> anyhow::Result<Value> {
+        serde_json::from_str(&self.text)
+            .with_context(|| format!("status {} with no JSON: {:?}", self.status, self.text))
+    }
+}
+
+impl Http {
+    /// Sends whatever is given, also what no client should.
+    pub fn raw(&self, method: &str, url: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> anyhow::Result<Raw> {
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let result = match body {
+            Some(body) => self.agent.run(request.body(body)?),
+            None => self.agent.run(request.body(())?),
+        };
+        let mut response = result.context("no answer")?;
+        let header = |name: &str| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let (status, content_type, retry_after) =
+            (response.status().as_u16(), header("content-type"), header("retry-after"));
+        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().context("half an answer")?;
+        Ok(Raw { status, content_type, retry_after, text })
+    }
+}
+
+/// Returns a value of a query, escaped.
+pub fn escaped(value: &str) -> String {
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    value.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
 fn read(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> anyhow::Result<Answer> {
     let mut response = result.context("no answer")?;
     let status = response.status().as_u16();

@@ -3,6 +3,7 @@
 //! - [`binaries`]: which programs are tested; [`process`]: one running `rehome up`; [`pipe`]: holds it at a point.
 //! - [`ephemeral`]: a server as users' own tests start it.
 //! - [`http`]: its API as JSON; [`endpoint`]: where clients find it, whichever life it is in.
+//! - [`described`]: its API held against its own OpenAPI description; [`served`]: a process that is asked so.
 //! - [`client`]: a client that asks until it is answered and knows what every answer must be; [`load`]: some of them.
 //! - [`small_disk`]: a file system that a test can fill.
 //! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
@@ -14,6 +15,7 @@
 pub mod bench;
 pub mod binaries;
 pub mod client;
+pub mod described;
 pub mod endpoint;
 pub mod ephemeral;
 pub mod folder;
@@ -24,6 +26,7 @@ pub mod memory;
 pub mod pairs;
 pub mod pipe;
 pub mod process;
+pub mod served;
 pub mod shell;
 pub mod small_disk;
 pub mod wait;

@@ -1,7 +1,7 @@
 //! The one table of routes: from it come the router and the OpenAPI description.
 //!
-//! A new route is one line here. Its shapes derive `JsonSchema`, and `docs/openapi.json` is written anew by
-//! `REHOME_BLESS=1 cargo test -p rehome-cli openapi`.
+//! A new route is one line here. Its shapes derive `JsonSchema`; `docs/openapi.json` is written anew by
+//! `REHOME_BLESS=1 cargo test -p rehome-cli openapi`; and `tests/integration/tests/http_api.rs` asks it once.
 
 use super::{Api, explain, health, import, jobs, keyspaces, metrics, openapi, rows, scan};
 use crate::wire::*;
