@@ -1,4 +1,6 @@
-//! The tree of commands.
+//! The tree of commands. [`server`]: where they find the system.
+
+mod server;
 
 use crate::commands::{
     bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait, watch,
@@ -17,8 +19,8 @@ pub struct Args {
 /// Where the server is, and how to print.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Remote {
-    /// Address of the server's API
-    #[arg(long, env = "REHOME_SERVER", default_value = "http://127.0.0.1:8090", value_name = "URL")]
+    /// Address of the server's API, as http://HOST:PORT
+    #[arg(long, env = "REHOME_SERVER", default_value = "http://127.0.0.1:8090", value_name = "URL", value_parser = server::server)]
     pub server: String,
     /// Print one JSON object instead of text
     #[arg(long)]

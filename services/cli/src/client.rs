@@ -19,7 +19,7 @@ pub struct Client {
 impl Client {
     pub fn new(remote: &Remote) -> Client {
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(REQUEST_TIMEOUT));
-        Client { agent: config.build().into(), server: remote.server.trim_end_matches('/').to_owned() }
+        Client { agent: config.build().into(), server: remote.server.clone() }
     }
 
     /// Asks; `path` starts with a slash, and its parts are escaped by [`segment`].

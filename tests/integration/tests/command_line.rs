@@ -1,6 +1,6 @@
 //! The commands as an operator types them.
 
-use rehome_integration::shell::{Shell, rehome};
+use rehome_integration::shell::{Shell, rehome, verbs};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -115,6 +115,63 @@ fn without_a_server_every_command_says_how_to_start_one() {
         assert_eq!(said.exit, 5, "{line}: {said:?}");
         assert!(said.err.contains("next: rehome up"), "{line}: {said:?}");
     }
+}
+
+/// Every verb that asks a server, as it may be typed.
+const ASKING: [&str; 22] = [
+    "keyspace create k --shards 2",
+    "keyspace drop k --yes",
+    "keyspace list",
+    "keyspace show k",
+    "put k a s v",
+    "get k a s",
+    "delete k a s",
+    "scan k",
+    "import k f.csv --key a",
+    "export k - --format csv",
+    "plan k --shards 2",
+    "reshard k --shards 2",
+    "status",
+    "list",
+    "show 1",
+    "wait 1",
+    "watch 1",
+    "explain 1",
+    "pause 1",
+    "resume 1",
+    "cancel 1",
+    "complete 1",
+];
+
+#[test]
+fn a_server_that_is_no_address_is_wrong_usage_of_every_verb() {
+    // Those ask no server: they are one, or find it by its folder.
+    let known = ["up", "demo", "bench", "stop", "fail-points"].into_iter().chain(ASKING);
+    let known: Vec<String> = known.map(|line| format!("{line} ")).collect();
+    let missing: Vec<String> =
+        verbs().into_iter().filter(|verb| !known.iter().any(|line| line.starts_with(&format!("{verb} ")))).collect();
+    assert!(missing.is_empty(), "not in this test's list: {missing:?}");
+    let check = |server: &str, line: &str, example: &str| {
+        let (said, told) = (rehome(server, line), rehome(server, &format!("{line} --json")));
+        assert_eq!((said.exit, told.exit), (2, 2), "{server:?}, {line}: {said:?}, {told:?}");
+        assert!(said.out.is_empty(), "{server:?}, {line}: {said:?}");
+        let body: Value = serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{line}: {error}: {told:?}"));
+        assert_eq!(body["error"]["code"], "usage", "{server:?}, {line}");
+        for text in [said.err.as_str(), body["error"]["message"].as_str().unwrap_or_default()] {
+            for part in ["--server", "REHOME_SERVER", "http://HOST:PORT", &format!("for example {example}")] {
+                assert!(text.contains(part), "{server:?}, {line}: no {part:?} in {text}");
+            }
+        }
+    };
+    for line in ASKING {
+        check("127.0.0.1:7000", line, "http://127.0.0.1:7000");
+        let flagged = rehome(NOWHERE, &format!("{line} --server 127.0.0.1:7000"));
+        assert!(flagged.exit == 2 && flagged.err.contains("for example http://127.0.0.1:7000"), "{line}: {flagged:?}");
+    }
+    for server in ["", "http://", "no address", "http://host:99999", "/var/lib/rehome"] {
+        check(server, "status", "http://127.0.0.1:8090");
+    }
+    check("https://host:1", "status", "http://host:1");
 }
 
 #[test]
