@@ -41,8 +41,9 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
         history.acks.extend(client.acks.iter().cloned());
         history.reads.extend(client.reads.iter().cloned());
     }
-    world.counts.states_compared += world.witness.compared();
-    history.replicas = std::mem::take(&mut world.witness.states);
+    let (states, compared) = world.witness.take(keyspace.id);
+    history.replicas = states;
+    world.counts.states_compared += compared;
     history.visible = Some(visible(world, &story, keyspace)?);
     let mut comparison = Comparison::new(&story, folded);
     for client in &world.clients {

@@ -5,7 +5,7 @@
 
 use crate::process::{Site, lock};
 use rehome_invariants::ReplicaState;
-use rehome_keyspace::{KeyRange, NodeId, Offset, ShardId};
+use rehome_keyspace::{KeyRange, KeyspaceId, NodeId, Offset, ShardId};
 use rehome_ports::{PortError, Reader};
 use rehome_records::store_value::StoredApplied;
 use rehome_records::{SlotState, StateRegion, store_key};
@@ -20,8 +20,8 @@ const OFFSETS_BETWEEN_LOOKS: u64 = 2;
 #[derive(Default)]
 pub struct Witness {
     lives: BTreeMap<NodeId, u64>,
-    noted: BTreeSet<(ShardId, u64, Offset)>,
-    pub states: Vec<ReplicaState>,
+    noted: BTreeSet<(KeyspaceId, ShardId, u64, Offset)>,
+    states: BTreeMap<KeyspaceId, Vec<ReplicaState>>,
 }
 
 impl Witness {
@@ -43,23 +43,26 @@ impl Witness {
     /// Notes the states of the node's replicas that stand at positions to look at.
     pub fn look(&mut self, node: NodeId, site: &Site) {
         let replica = (node.0 << 32) | self.lives.get(&node).copied().unwrap_or_default();
-        for ((_, _, shard), store) in lock(&site.stores).iter().filter(|((owner, _, _), _)| *owner == node) {
+        for ((_, keyspace, shard), store) in lock(&site.stores).iter().filter(|((owner, _, _), _)| *owner == node) {
             let applied = store.get(&store_key::applied()).expect("memory is readable");
             let Some(applied) = applied.and_then(|applied| StoredApplied::decode(&applied).ok()) else { continue };
             let position = applied.offset;
             let due = position.0.is_multiple_of(OFFSETS_BETWEEN_LOOKS);
-            if due && self.noted.insert((*shard, replica, position)) {
+            if due && self.noted.insert((*keyspace, *shard, replica, position)) {
                 let (ranges, hash) = owned(&**store).expect("memory is readable");
-                self.states.push(ReplicaState { shard: *shard, replica, position, ranges, hash });
+                let state = ReplicaState { shard: *shard, replica, position, ranges, hash };
+                self.states.entry(*keyspace).or_default().push(state);
             }
         }
     }
 
-    /// Returns how many states were noted of a shard and a position at which another life had been seen.
-    pub fn compared(&self) -> u64 {
-        let places: BTreeSet<_> =
-            self.states.iter().map(|state| (state.shard, state.position, &state.ranges)).collect();
-        (self.states.len() - places.len()) as u64
+    /// Returns what was noted of a keyspace, and how many states of it were at positions at which another life had been
+    /// seen.
+    pub fn take(&mut self, keyspace: KeyspaceId) -> (Vec<ReplicaState>, u64) {
+        let states = self.states.remove(&keyspace).unwrap_or_default();
+        let places: BTreeSet<_> = states.iter().map(|state| (state.shard, state.position, &state.ranges)).collect();
+        let compared = states.len() - places.len();
+        (states, compared as u64)
     }
 }
 
