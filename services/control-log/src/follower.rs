@@ -24,8 +24,12 @@ impl ControlFollower {
     ///
     /// Errors: the control topic does not exist, or cannot be read.
     pub fn new(log: &dyn Log, wake: Waker) -> Result<ControlFollower, PortError> {
-        let tail = log.tail(&control_partition(), Offset(0), wake)?;
-        Ok(ControlFollower { tail, state: ControlState::new(), decisions: BTreeMap::new() })
+        Ok(ControlFollower::on(log.tail(&control_partition(), Offset(0), wake)?))
+    }
+
+    /// Follows a tail that starts at the beginning of the control log.
+    pub fn on(tail: Box<dyn Tail>) -> ControlFollower {
+        ControlFollower { tail, state: ControlState::new(), decisions: BTreeMap::new() }
     }
 
     /// Folds what has come; returns how many records that was.

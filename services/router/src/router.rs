@@ -189,8 +189,9 @@ impl Router {
 
 impl Role for Router {
     fn turn(&mut self, now_ms: u64) -> Turn {
-        let followed = self.follow(now_ms);
+        // Taken before the log is followed: whoever asks after a keyspace was made finds it.
         let messages = self.handle.drain();
+        let followed = self.follow(now_ms);
         let progressed = followed || !messages.is_empty();
         for message in messages {
             self.receive(now_ms, message);

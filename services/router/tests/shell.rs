@@ -6,8 +6,8 @@ use rehome_control_log::{ControlFollower, control_partition};
 use rehome_keyspace::{Epoch, KeyspaceId, Offset, Placement, RequestId, ShardId, Version};
 use rehome_memory::{Broker, Faults};
 use rehome_ports::{
-    Lane, Log, ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRequest, Remedy, Replicas, Role, VerdictBatch, Waker,
-    When,
+    Batch, Lane, Log, PortError, ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadLimits, ReadRequest, Remedy, Replicas,
+    Role, Tail, VerdictBatch, Waker, When,
 };
 use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use rehome_records::{ControlEvent, ControlRecord, DataRecord, TopicPartition, Verdict};
@@ -16,6 +16,7 @@ use rehome_router::{
 };
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use world::put;
 
@@ -39,6 +40,23 @@ impl Replicas for Plain {
     }
 }
 
+/// What happens right after the router looked for control records.
+type AfterPoll = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+struct Interrupted {
+    tail: Box<dyn Tail>,
+    after_poll: AfterPoll,
+}
+
+impl Tail for Interrupted {
+    fn poll(&mut self, limits: ReadLimits) -> Result<Batch, PortError> {
+        let batch = self.tail.poll(limits);
+        let interruption = self.after_poll.lock().expect(UNPOISONED).take();
+        interruption.into_iter().for_each(|interrupt| interrupt());
+        batch
+    }
+}
+
 type Answers = Arc<Mutex<Vec<Result<WriteAnswer, WriteRefused>>>>;
 type Called = Arc<Mutex<Vec<(EffectKind, When)>>>;
 
@@ -51,25 +69,28 @@ struct Setup {
     called: Called,
     woken: Arc<AtomicUsize>,
     answers: Answers,
+    after_poll: AfterPoll,
+}
+
+fn keyspace_created(name: &str) -> ControlRecord {
+    let placement = Placement::buckets(16).expect("a valid count");
+    let event = ControlEvent::KeyspaceCreated { name: name.into(), placement, shards: 2, request_retention_ms: 1_000 };
+    ControlRecord { command: name.len() as u128, event }
+}
+
+/// Appends to the control log, where it is acknowledged at once.
+fn append(log: &dyn Log, record: ControlRecord) -> Offset {
+    let (tell, told) = channel();
+    let done = Box::new(move |result: Result<Vec<Offset>, PortError>| drop(tell.send(result)));
+    log.append(&control_partition(), Lane::Protocol, vec![record.into_record()], done);
+    told.try_recv().expect("the append was acknowledged at once").expect(TAKES)[0]
 }
 
 fn setup() -> Setup {
     let broker = Broker::new(1, Faults::default());
     let log: Arc<dyn Log> = broker.handle("router");
     log.ensure_topic(CONTROL_TOPIC, 1).expect(TAKES);
-    let created = ControlEvent::KeyspaceCreated {
-        name: "k".into(),
-        placement: Placement::buckets(16).expect("a valid count"),
-        shards: 2,
-        request_retention_ms: 1_000,
-    };
-    let record = ControlRecord { command: 1, event: created }.into_record();
-    let offset = Arc::new(Mutex::new(None));
-    let seen = Arc::clone(&offset);
-    let done =
-        Box::new(move |result: Result<Vec<Offset>, _>| *seen.lock().expect(UNPOISONED) = Some(result.expect(TAKES)[0]));
-    log.append(&control_partition(), Lane::Protocol, vec![record], done);
-    let keyspace = KeyspaceId(offset.lock().expect(UNPOISONED).expect("the append was acknowledged at once").0);
+    let keyspace = KeyspaceId(append(&*log, keyspace_created("k")).0);
     log.ensure_topic(&data_topic("k", keyspace), 2).expect(TAKES);
     let woken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&woken);
@@ -78,7 +99,9 @@ fn setup() -> Setup {
     });
     let handle = RouterHandle::new(RouterLimits { queue_max: 10, ..RouterLimits::STANDARD }, Arc::clone(&wake));
     let replicas = Arc::new(Plain::default());
-    let follower = ControlFollower::new(&*log, wake).expect(TAKES);
+    let after_poll = AfterPoll::default();
+    let tail = log.tail(&control_partition(), Offset(0), wake).expect(TAKES);
+    let follower = ControlFollower::on(Box::new(Interrupted { tail, after_poll: Arc::clone(&after_poll) }));
     let mut next_id = 0u128;
     let ids: RequestIds = Box::new(move || {
         next_id += 1;
@@ -89,7 +112,7 @@ fn setup() -> Setup {
     let hook = Arc::new(move |kind, when| calls.lock().expect(UNPOISONED).push((kind, when)));
     let router =
         Router::new(handle.clone(), follower, log, Arc::clone(&replicas) as Arc<dyn Replicas>, ids).with_hook(hook);
-    Setup { broker, router, handle, replicas, keyspace, called, woken, answers: Answers::default() }
+    Setup { broker, router, handle, replicas, keyspace, called, woken, answers: Answers::default(), after_poll }
 }
 
 impl Setup {
@@ -152,6 +175,23 @@ fn a_write_without_request_id_and_source_is_given_an_id() {
         })
         .collect();
     assert_eq!(ids, BTreeSet::from([1u128, 2].map(|id| Some(RequestId(id.to_be_bytes())))));
+}
+
+#[test]
+fn a_keyspace_that_is_made_while_the_router_works_is_found_by_who_asks_afterwards() {
+    let mut setup = setup();
+    setup.turns();
+    let (log, handle, answers) = (setup.broker.handle("operator"), setup.handle.clone(), Arc::clone(&setup.answers));
+    *setup.after_poll.lock().expect(UNPOISONED) = Some(Box::new(move || {
+        let keyspace = KeyspaceId(append(&*log, keyspace_created("another")).0);
+        log.ensure_topic(&data_topic("another", keyspace), 2).expect(TAKES);
+        let done = Box::new(move |answer| answers.lock().expect(UNPOISONED).push(answer));
+        handle.write(WriteAsk { keyspace, ..put(b"key", 1, 1_000) }, done);
+    }));
+    setup.turns();
+    assert!(setup.after_poll.lock().expect(UNPOISONED).is_none());
+    let answers = setup.answers.lock().expect(UNPOISONED);
+    assert!(answers.is_empty(), "its verdict is waited for, instead of {answers:?}");
 }
 
 #[test]
