@@ -60,9 +60,11 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadAnswer {
     pub rows: Vec<Row>,
+    /// Whose replica answers.
+    pub shard: ShardId,
     /// The replica had applied everything up to here.
     pub applied: Option<Offset>,
-    /// The regions that were owned, with their epochs, of what a scan asked for.
+    /// The regions that were owned, with their epochs, of what was asked for: one key, or a scan's range.
     pub covered: Vec<(KeyRange, Epoch)>,
     /// Where to go on, when there is more.
     pub more_after: Option<Vec<u8>>,

@@ -130,14 +130,14 @@ pub struct Ack {
     pub answered: Moment,
 }
 
-/// A client was answered a read of one row, at the linearizable level.
+/// A client was answered a read of one row. `asked` is zero where the level promises nothing of earlier answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     pub placed: PlacedKey,
     pub sort_key: Vec<u8>,
     pub asked: Moment,
     pub found: Option<(Version, Vec<u8>)>,
-    /// Every shard, with the epoch, that had a part in the answer.
+    /// Every shard, with the epoch, that had a part in the answer; empty where that was not observed.
     pub served_by: Vec<(ShardId, Epoch)>,
 }
 

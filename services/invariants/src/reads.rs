@@ -4,7 +4,7 @@ use crate::history::{History, Invariant, Moment, Read, Violation};
 use rehome_keyspace::{PlacedKey, Version};
 use std::collections::BTreeMap;
 
-type RowName<'a> = (&'a PlacedKey, &'a [u8]);
+pub(crate) type RowName<'a> = (&'a PlacedKey, &'a [u8]);
 type Written<'a> = BTreeMap<RowName<'a>, BTreeMap<Version, Option<&'a [u8]>>>;
 
 /// An acknowledged write is readable at its owner until a later accepted write replaces it, whatever moved meanwhile;
@@ -98,7 +98,7 @@ fn written(history: &History) -> Written<'_> {
 }
 
 /// Returns, per row, the highest version that was answered up to each answer, in the order of answers.
-fn acknowledged(history: &History) -> BTreeMap<RowName<'_>, Vec<(Moment, Version)>> {
+pub(crate) fn acknowledged(history: &History) -> BTreeMap<RowName<'_>, Vec<(Moment, Version)>> {
     let mut floors: BTreeMap<RowName<'_>, Vec<(Moment, Version)>> = BTreeMap::new();
     for ack in &history.acks {
         for sort_key in &ack.sort_keys {
@@ -114,7 +114,7 @@ fn acknowledged(history: &History) -> BTreeMap<RowName<'_>, Vec<(Moment, Version
     floors
 }
 
-fn floor_at(floor: &[(Moment, Version)], asked: Moment) -> Option<Version> {
+pub(crate) fn floor_at(floor: &[(Moment, Version)], asked: Moment) -> Option<Version> {
     let after = floor.partition_point(|(answered, _)| *answered < asked);
     Some(floor[after.checked_sub(1)?].1)
 }

@@ -38,7 +38,7 @@ fn read(asked: u64, found: Option<(Version, &[u8])>) -> Read {
         sort_key: b"r".to_vec(),
         asked: Moment(asked),
         found: found.map(|(version, value)| (version, value.to_vec())),
-        served_by: vec![(ShardId(0), Epoch(1))],
+        served_by: vec![if asked < 8 { (ShardId(0), Epoch(1)) } else { (ShardId(1), Epoch(3)) }],
     }
 }
 
@@ -190,6 +190,14 @@ fn r11_speaks_when_a_job_never_ends_or_fails_without_a_reason() {
 #[test]
 fn r12_speaks_when_a_read_mixes_owners_or_a_scan_is_not_whole() {
     breaks(Invariant::R12, |history| history.reads[1].served_by.push((ShardId(1), Epoch(3))));
+    breaks(Invariant::R12, |history| history.reads[3].served_by = vec![(ShardId(0), Epoch(1))]);
+    breaks(Invariant::R12, |history| history.reads[1].served_by = vec![(ShardId(1), Epoch(1))]);
+    breaks(Invariant::R12, |history| history.reads[1].served_by = vec![(ShardId(1), Epoch(2))]);
+    breaks(Invariant::R12, |history| {
+        history.reads.push(Read { served_by: vec![(ShardId(0), Epoch(1))], ..read(8, None) });
+    });
+    breaks(Invariant::R12, |history| history.scans[0].covered[0].1 = ShardId(0));
+    breaks(Invariant::R12, |history| history.scans[0].covered[0].0 = range(0, 11));
     breaks(Invariant::R12, |history| history.scans[0].missing.clear());
     breaks(Invariant::R12, |history| history.scans[0].covered.push((range(9, 10), ShardId(0), Epoch(1))));
 }

@@ -170,21 +170,23 @@ impl Replica {
         match &read.request.kind {
             ReadKind::Get { partition_key, .. } | ReadKind::List { partition_key, .. } => {
                 let placed = self.placement.place(partition_key);
-                let owned = self.owned(&store_key::placed_range(&placed), self.core.state(&placed.0), folded);
-                self.judge_key(&read.request, &owned)
+                let range = store_key::placed_range(&placed);
+                let owned = self.owned(&range, self.core.state(&placed.0), folded);
+                self.judge_key(&read.request, range, owned)
             }
             ReadKind::Scan { range, .. } => self.judge_scan(&read.request, range, folded),
         }
     }
 
-    fn judge_key(&self, request: &ReadRequest, owned: &Owned) -> Result<Judged, PortError> {
+    fn judge_key(&self, request: &ReadRequest, key: KeyRange, owned: Owned) -> Result<Judged, PortError> {
         match owned {
-            Owned::Under(epoch) if request.epoch.is_none_or(|wanted| wanted == *epoch) => {
+            Owned::Under(epoch) if request.epoch.is_none_or(|wanted| wanted == epoch) => {
                 let rows = scan::rows(&StoreView(&*self.config.store), &self.placement, &request.kind)?;
                 Ok(Judged::Answer(Box::new(ReadAnswer {
                     rows: rows.rows,
+                    shard: self.shard,
                     applied: self.core.applied().map(|applied| applied.offset),
-                    covered: Vec::new(),
+                    covered: vec![(key, epoch)],
                     more_after: rows.more_after,
                 })))
             }
@@ -206,6 +208,7 @@ impl Replica {
             scan::owned_rows(&StoreView(&*self.config.store), &self.placement, &request.kind, covered)?;
         Ok(Judged::Answer(Box::new(ReadAnswer {
             rows: rows.rows,
+            shard: self.shard,
             applied: self.core.applied().map(|applied| applied.offset),
             covered,
             more_after: rows.more_after,

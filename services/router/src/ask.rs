@@ -111,11 +111,17 @@ pub struct ScanCursor(pub Vec<u8>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanAnswer {
     pub rows: Vec<Row>,
+    /// Who was asked for which keys, and under which epoch it owned them; in order. With keys in the middle of a slot
+    /// as where rows lie.
+    pub covered: Vec<Covered>,
     /// Where to go on; nothing when everything was read.
     pub next: Option<ScanCursor>,
     /// Keys that this page wanted to read and could not before its deadline. They lie from `next` on.
     pub missing: Vec<KeyRange>,
 }
+
+/// Keys that were read at one owner: its shard, and the epoch under which it owned them.
+pub type Covered = (KeyRange, ShardId, Epoch);
 
 pub type WriteDone = Box<dyn FnOnce(Result<WriteAnswer, WriteRefused>) + Send>;
 pub type ReadAskDone = Box<dyn FnOnce(Result<ReadAnswer, Refused>) + Send>;

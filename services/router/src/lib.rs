@@ -36,8 +36,8 @@ mod timers;
 mod writes;
 
 pub use ask::{
-    ReadAsk, ReadAskDone, Refused, ScanAnswer, ScanAsk, ScanCursor, ScanDone, WriteAnswer, WriteAsk, WriteDone,
-    WriteRefused,
+    Covered, ReadAsk, ReadAskDone, Refused, ScanAnswer, ScanAsk, ScanCursor, ScanDone, WriteAnswer, WriteAsk,
+    WriteDone, WriteRefused,
 };
 pub use core::{AppendId, AskId, Effect, EffectKind, Input, ReadTry, RouterCore};
 pub use counters::Counters;

@@ -60,13 +60,20 @@ impl Position {
         }
     }
 
+    /// Returns the first key that is still to be read; nothing at the end.
+    pub(crate) fn key(&self, routes: &Routes) -> Option<Vec<u8>> {
+        match &self.after {
+            Some(store_key) => Some([&store_key[1..], &[0]].concat()),
+            None if self.slot.0 >= routes.slot_count() => None,
+            None => Some(routes.placement.slot_range(self.slot).start),
+        }
+    }
+
     /// Returns the keys that are still to be read.
+    ///
+    /// Requires: it is not at the end.
     pub(crate) fn rest(&self, routes: &Routes) -> KeyRange {
-        let start = match &self.after {
-            Some(store_key) => store_key[1..].to_vec(),
-            None => routes.placement.slot_range(self.slot).start,
-        };
-        KeyRange { start, end: None }
+        KeyRange { start: self.key(routes).expect("a scan at its end misses nothing"), end: None }
     }
 }
 

@@ -9,13 +9,13 @@
 //! from there on the part is tried again, by newer routes. If the owner changes inside a slot of which this page has
 //! rows already, that slot starts again: a key is never read half here and half there.
 
-use crate::ask::{Refused, ScanAnswer, ScanAsk, check_scan};
+use crate::ask::{Covered, Refused, ScanAnswer, ScanAsk, check_scan};
 use crate::core::{AskId, Effect, ReadTry, Turn, dropped, not_ready, overloaded};
 use crate::limits::{RouterLimits, SCAN_BYTES_MAX};
 use crate::routes::Routes;
 use crate::scan_position::{Part, Position};
 use crate::timers::{Retry, Timers};
-use rehome_keyspace::{Epoch, KeyspaceId, SlotId};
+use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, ShardId, SlotId};
 use rehome_ports::{ReadAnswer, ReadKind, ReadRefused, ReadRequest, Row};
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ struct Waiting {
     /// Under which epoch this page has read the rows of the slot before `at`.
     opened: Option<Epoch>,
     rows: Vec<Row>,
+    /// Who owned the keys between `start` and `at` when they were read.
+    covered: Vec<Covered>,
     /// The part under way.
     part: Option<Part>,
     tries: u32,
@@ -52,7 +54,8 @@ impl Scans {
             Ok(start) => {
                 self.timers.set_deadline(scan.deadline_ms, ask);
                 let (at, retry) = (start.clone(), Retry::default());
-                let waiting = Waiting { scan, start, at, opened: None, rows: Vec::new(), part: None, tries: 0, retry };
+                let (rows, covered) = (Vec::new(), Vec::new());
+                let waiting = Waiting { scan, start, at, opened: None, rows, covered, part: None, tries: 0, retry };
                 self.waiting.insert(ask, waiting);
                 self.go_on(turn, ask);
             }
@@ -167,7 +170,7 @@ impl Scans {
         let next = (waiting.at.slot.0 < routes.slot_count()).then(|| waiting.at.cursor());
         let missing = if too_late { vec![waiting.at.rest(routes)] } else { Vec::new() };
         turn.counters.scans_answered += 1;
-        let answer = Ok(ScanAnswer { rows: waiting.rows, next, missing });
+        let answer = Ok(ScanAnswer { rows: waiting.rows, covered: waiting.covered, next, missing });
         turn.effects.push(Effect::AnswerScan { ask, answer });
     }
 
@@ -191,21 +194,40 @@ impl Waiting {
                 .filter(|_| answer.more_after != self.at.after),
         };
         let Some(read_to) = read_to else { return false };
-        let owned_to = part.owned_to(routes, answer.covered);
+        let owned_to = part.owned_to(routes, answer.covered.clone());
         let slot_of = |row: &Row| routes.placement.slot(&row.partition_key);
         // A slot that was not owned whole counts only when the answer ended before it.
         if owned_to > read_to.slot || (owned_to == read_to.slot && read_to.after.is_none()) {
             self.opened = read_to.after.as_ref().map(|_| part.epoch(read_to.slot));
             self.rows.extend(answer.rows);
-            self.at = read_to;
+            self.went_to(routes, read_to, answer.shard, answer.covered);
             return true;
         }
         if owned_to > self.at.slot {
             self.rows.extend(answer.rows.into_iter().filter(|row| slot_of(row) < owned_to));
-            self.at = Position { slot: owned_to, after: None };
+            self.went_to(routes, Position { slot: owned_to, after: None }, answer.shard, answer.covered);
             self.opened = None;
         }
         false
+    }
+
+    /// Everything up to there was read at the shard, which owned that much of it.
+    fn went_to(&mut self, routes: &Routes, to: Position, shard: ShardId, mut covered: Vec<(KeyRange, Epoch)>) {
+        let start = self.at.key(routes).expect("a scan at its end asks for nothing");
+        let read = KeyRange { start, end: to.key(routes) };
+        covered.sort();
+        for (region, epoch) in covered {
+            let Some(region) = region.intersection(&read) else { continue };
+            match self.covered.last_mut() {
+                Some((last, by, under))
+                    if last.end.as_ref() == Some(&region.start) && (*by, *under) == (shard, epoch) =>
+                {
+                    last.end = region.end;
+                }
+                _ => self.covered.push((region, shard, epoch)),
+            }
+        }
+        self.at = to;
     }
 
     /// Forgets this page's rows of a slot whose owner changed in the middle of it.
@@ -217,6 +239,14 @@ impl Waiting {
         let start =
             if self.start.slot == self.at.slot { &self.start } else { &Position { slot: SlotId(slot), after: None } };
         self.rows.retain(|row| routes.placement.slot(&row.partition_key) != SlotId(slot));
+        let kept = KeyRange { start: Vec::new(), end: start.key(routes) };
+        self.covered.retain_mut(|(range, ..)| match range.intersection(&kept) {
+            Some(cut) => {
+                *range = cut;
+                true
+            }
+            None => false,
+        });
         self.at = start.clone();
         self.opened = None;
     }

@@ -83,7 +83,7 @@ fn row(partition_key: &[u8], sort_key: &[u8]) -> Row {
 }
 
 fn answer(rows: Vec<Row>) -> ReadAnswer {
-    ReadAnswer { rows, applied: None, covered: Vec::new(), more_after: None }
+    ReadAnswer { rows, shard: ShardId(0), applied: None, covered: Vec::new(), more_after: None }
 }
 
 #[test]
@@ -355,7 +355,7 @@ impl Shards {
         let taken: Vec<_> = found.by_ref().take(limit).cloned().collect();
         let more_after = found.next().and_then(|_| taken.last().map(|(key, _)| key.clone()));
         let rows = taken.into_iter().map(|(_, row)| row).collect();
-        Ok(ReadAnswer { rows, applied: None, covered, more_after })
+        Ok(ReadAnswer { rows, shard, applied: None, covered, more_after })
     }
 }
 
@@ -366,7 +366,7 @@ proptest! {
     fn pages_bring_every_row_exactly_once_in_order_whatever_moves(seed: u64, limit in 1usize..12) {
         let mut shards = Shards::new(seed);
         let mut story = Story::new();
-        let (mut pages, mut rows, mut after, mut position) = (0, Vec::new(), None, 1);
+        let (mut pages, mut rows, mut covered, mut after, mut position) = (0, Vec::new(), Vec::new(), None, 1);
         loop {
             pages += 1;
             story.scan(pages, limit, after.take(), u64::MAX);
@@ -390,6 +390,7 @@ proptest! {
             let page = story.scans.pop().unwrap().unwrap();
             prop_assert!(page.rows.len() <= limit && page.missing.is_empty());
             rows.extend(page.rows);
+            covered.extend(page.covered);
             after = page.next;
             if after.is_none() {
                 break;
@@ -397,5 +398,10 @@ proptest! {
         }
         let expected: Vec<Row> = shards.rows.iter().map(|(_, row)| row.clone()).collect();
         prop_assert_eq!(rows, expected);
+        // Side by side, from the first key to the last.
+        let (first, last) = (placement().slot_range(SlotId(0)), placement().slot_range(SlotId(SLOTS - 1)));
+        let starts: Vec<_> = covered.iter().map(|(range, ..)| Some(range.start.clone())).chain([last.end]).collect();
+        let ends: Vec<_> = [Some(first.start)].into_iter().chain(covered.into_iter().map(|(range, ..)| range.end)).collect();
+        prop_assert_eq!(starts, ends);
     }
 }

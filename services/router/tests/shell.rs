@@ -36,7 +36,7 @@ impl Replicas for Plain {
             _ => Vec::new(),
         };
         self.asked.lock().expect(UNPOISONED).push((shard, request));
-        done(Ok(ReadAnswer { rows: Vec::new(), applied: None, covered, more_after: None }));
+        done(Ok(ReadAnswer { rows: Vec::new(), shard, applied: None, covered, more_after: None }));
     }
 }
 

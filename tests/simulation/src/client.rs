@@ -10,12 +10,12 @@ use crate::trace::{Counts, Trace};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rehome_invariants::{self as invariants, Ack, Moment};
-use rehome_keyspace::{KeyspaceId, Offset, Placement, RequestId, ShardId, Version};
+use rehome_keyspace::{Epoch, KeyspaceId, Offset, Placement, RequestId, ShardId, SlotId, Version};
 use rehome_oracle::history::{ReadSeen, WriteAnswered};
 use rehome_oracle::{ClientHistory, Fingerprint, ValueHash};
 use rehome_ports::{ReadAnswer, ReadKind, ReadLevel};
 use rehome_records::{Condition, Operation, RowChange, SourcePosition};
-use rehome_router::{ReadAsk, Refused, RouterHandle, ScanAnswer, ScanAsk, ScanCursor, WriteAnswer, WriteAsk};
+use rehome_router::{Covered, ReadAsk, Refused, RouterHandle, ScanAnswer, ScanAsk, ScanCursor, WriteAnswer, WriteAsk};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -64,6 +64,7 @@ enum Freshness {
 struct Pages {
     after: Option<ScanCursor>,
     rows: Vec<Seen>,
+    covered: Vec<Covered>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,6 +121,7 @@ pub struct Client {
     /// The same, as the invariants take it.
     pub acks: Vec<Ack>,
     pub reads: Vec<invariants::Read>,
+    pub scans: Vec<invariants::Scan>,
     /// A scan that showed a row twice, if one has.
     pub doubled: Option<String>,
 }
@@ -144,6 +146,7 @@ impl Client {
             history: ClientHistory::new(),
             acks: Vec::new(),
             reads: Vec::new(),
+            scans: Vec::new(),
             doubled: None,
         }
     }
@@ -337,6 +340,7 @@ impl Client {
             self.history.reads.retain(|read| read.answered_at < since);
             // When these were answered is not kept.
             self.reads.clear();
+            self.scans.clear();
             // The pages of a scan that were read before may show what was lost: it starts again.
             self.pages = Pages::default();
         }
@@ -377,9 +381,12 @@ impl Client {
                     let row = Fingerprint::row(&self.placement, &row.partition_key, &row.sort_key);
                     self.history.reads.push(ReadSeen { row, found, issued_at, answered_at });
                 }
-                self.note_read(row.clone(), found, asked);
+                self.note_read(row.clone(), found, asked, served_by(answer));
             }
-            Op::List { partition_key, .. } => self.saw_all(seen, issued_at, Some(partition_key)),
+            Op::List { partition_key, .. } => {
+                let of_key = self.saw_all(seen, |row| row.partition_key == *partition_key);
+                of_key.into_iter().for_each(|(row, found)| self.note_read(row, found, issued_at, served_by(answer)));
+            }
             Op::Write { .. } | Op::Scan => {}
         }
     }
@@ -387,39 +394,49 @@ impl Client {
     /// Takes a page in, and tells whether it was the last.
     fn turned_page(&mut self, page: ScanAnswer, issued_at: u64) -> bool {
         self.pages.rows.extend(page.rows.iter().map(seen));
+        self.pages.covered.extend(page.covered);
         self.pages.after = page.next;
         if self.pages.after.is_some() {
             return false;
         }
-        let Pages { rows, .. } = std::mem::take(&mut self.pages);
-        self.saw_all(rows, issued_at, None);
+        let Pages { rows, covered, .. } = std::mem::take(&mut self.pages);
+        for (row, found) in self.saw_all(rows, |_| true) {
+            let key = [self.placement.place(&row.partition_key).0, row.sort_key.clone()].concat();
+            let at = covered.iter().filter(|(range, ..)| range.contains(&key));
+            self.note_read(row, found, issued_at, at.map(|(_, shard, epoch)| (*shard, *epoch)).collect());
+        }
+        let slots = (0..self.placement.slot_count()).map(SlotId);
+        self.scans.push(invariants::Scan { asked: self.placement.selector(slots), covered, missing: page.missing });
         true
     }
 
-    /// Takes in what a list or a whole scan showed: each row, and of the client's own rows also those that it lacks.
-    fn saw_all(&mut self, seen: Vec<Seen>, asked: u64, of_key: Option<&Vec<u8>>) {
+    /// Returns what a list or a whole scan showed: each row, and of the client's own rows in it also those that it lacks.
+    fn saw_all(&mut self, seen: Vec<Seen>, whether: impl Fn(&Row) -> bool) -> Vec<(Row, Found)> {
         let mut found = BTreeMap::new();
         for (row, version, value) in seen {
             if let Some((before, _)) = found.insert(row.clone(), (version, value)) {
                 self.doubled.get_or_insert_with(|| format!("{row:?} is shown twice, as {before} and as {version}"));
             }
         }
-        let mine = self.tokens.keys().filter(|row| of_key.is_none_or(|key| row.partition_key == *key));
+        let mine = self.tokens.keys().filter(|row| whether(row));
         let lacking: Vec<Row> = mine.filter(|row| !found.contains_key(row)).cloned().collect();
-        lacking.into_iter().for_each(|row| self.note_read(row, None, asked));
-        found.into_iter().for_each(|(row, found)| self.note_read(row, Some(found), asked));
+        let lacking = lacking.into_iter().map(|row| (row, None));
+        lacking.chain(found.into_iter().map(|(row, found)| (row, Some(found)))).collect()
     }
 
-    fn note_read(&mut self, row: Row, found: Option<(Version, Vec<u8>)>, asked: u64) {
+    fn note_read(&mut self, row: Row, found: Found, asked: u64, served_by: Vec<(ShardId, Epoch)>) {
         self.reads.push(invariants::Read {
             placed: self.placement.place(&row.partition_key),
             sort_key: row.sort_key,
             asked: Moment(asked),
             found,
-            served_by: Vec::new(),
+            served_by,
         });
     }
 }
+
+/// Version and value, of a row that is there.
+type Found = Option<(Version, Vec<u8>)>;
 
 /// A row as a list or a scan shows it.
 type Seen = (Row, Version, Vec<u8>);
@@ -427,4 +444,9 @@ type Seen = (Row, Version, Vec<u8>);
 fn seen(row: &rehome_ports::Row) -> Seen {
     let name = Row { partition_key: row.partition_key.clone(), sort_key: row.sort_key.clone() };
     (name, row.version, row.value.clone())
+}
+
+/// Who answered a read of one key, and under which epochs: one of each where all is well.
+fn served_by(answer: &ReadAnswer) -> Vec<(ShardId, Epoch)> {
+    answer.covered.iter().map(|(_, epoch)| (answer.shard, *epoch)).collect()
 }

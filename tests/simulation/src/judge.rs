@@ -40,6 +40,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     for client in &world.clients {
         history.acks.extend(client.acks.iter().cloned());
         history.reads.extend(client.reads.iter().cloned());
+        history.scans.extend(client.scans.iter().cloned());
     }
     let (states, compared) = world.witness.take(keyspace.id);
     history.replicas = states;
