@@ -7,6 +7,7 @@ use crate::http::Http;
 use crate::load::Load;
 use crate::medium::Medium;
 use crate::memory::{BUCKETS, Fact, Memory, RowName};
+use crate::pipe::Pipe;
 use crate::process::{Ending, Signal};
 use crate::{Arming, Process, binaries, wait};
 use anyhow::{Context, bail, ensure};
@@ -122,6 +123,13 @@ impl Bench {
         self.endpoint.set(address);
         self.process = Some(process);
         Ok(())
+    }
+
+    /// Starts the process, which is to stand still at that point.
+    pub fn start_held(&mut self, point: &str) -> anyhow::Result<Pipe> {
+        let pipe = Pipe::make(self.dir().join("pipe"))?;
+        self.start(&Arming::hold_at(point, pipe.path()))?;
+        Ok(pipe)
     }
 
     /// Lets the clients work from now on, through every life, until [`Bench::rest`].
@@ -265,12 +273,6 @@ impl Bench {
         let mut all = self.told.clone();
         self.clients.iter().for_each(|client| all.extend(client.memory.clone()));
         all
-    }
-
-    /// Takes in what clients of the test itself were answered.
-    pub fn remember(&mut self, memory: Memory) -> anyhow::Result<()> {
-        self.clients.first_mut().context("no clients, or they work")?.memory.extend(memory);
-        Ok(())
     }
 
     /// Returns where clients of the test itself find the process.

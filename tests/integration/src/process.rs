@@ -14,9 +14,11 @@ use std::time::Duration;
 /// Longest time from start to listening, and from SIGTERM to the end.
 const START_OR_STOP_MAX: Duration = Duration::from_secs(30);
 
-/// Where a life of the process is to end, or to stand still.
+/// Where a life of the process is to end, or to stand still, and how its log is synced.
 #[derive(Clone, Debug, Default)]
 pub struct Arming {
+    /// As `--fsync` has it; without it, as is usual.
+    pub fsync: Option<&'static str>,
     /// `POINT` or `POINT:N`.
     pub fail_at: Option<String>,
     /// `POINT` or `POINT:N`, and the named pipe.
@@ -25,7 +27,12 @@ pub struct Arming {
 
 impl Arming {
     pub fn fail_at(point: impl Into<String>) -> Arming {
-        Arming { fail_at: Some(point.into()), hold_at: None }
+        Arming { fail_at: Some(point.into()), ..Arming::default() }
+    }
+
+    /// Stands still there, until the named pipe is opened.
+    pub fn hold_at(point: impl Into<String>, pipe: &Path) -> Arming {
+        Arming { hold_at: Some((point.into(), pipe.to_owned())), ..Arming::default() }
     }
 }
 
@@ -45,6 +52,7 @@ impl Process {
         let stderr = File::options().create(true).append(true).open(&log).context("cannot write the log")?;
         let mut command = Command::new(program);
         command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(dir.join("data"));
+        command.args(arming.fsync.map(|fsync| format!("--fsync={fsync}")));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         command.env_remove("REHOME_FAIL_AT").env_remove("REHOME_HOLD_AT").env_remove("REHOME_LOG");
         if let Some(point) = &arming.fail_at {

@@ -2,8 +2,7 @@
 //! move completes.
 
 use anyhow::{Context, ensure};
-use rehome_integration::pipe::Pipe;
-use rehome_integration::{Arming, Bench, Medium, Prepared, pairs};
+use rehome_integration::{Bench, Medium, Prepared, pairs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,9 +29,7 @@ fn an_altered_snapshot_is_refused_and_another_copy_is_taken() {
 
 fn refused(rows: &Prepared, file: &str, harm: Harm) -> anyhow::Result<String> {
     let mut bench = rows.bench()?;
-    let pipe = Pipe::make(bench.dir().join("pipe"))?;
-    let sealed = "node.seal-snapshot.after".to_owned();
-    bench.start(&Arming { fail_at: None, hold_at: Some((sealed, pipe.path().to_owned())) })?;
+    let pipe = bench.start_held("node.seal-snapshot.after")?;
     bench.work();
     let job = bench.reshard(3)?;
     let held = pipe.wait_held(HELD_MAX)?;

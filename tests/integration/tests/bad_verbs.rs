@@ -1,9 +1,8 @@
 //! Wrong input to the verbs of a real process: each is refused with a clear text, the next command and its exit code, and
 //! changes nothing.
 
-use rehome_integration::pipe::Pipe;
 use rehome_integration::shell::rehome;
-use rehome_integration::{Arming, Bench, Medium};
+use rehome_integration::{Bench, Medium};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -64,9 +63,7 @@ const CANCELLED: &[Case] = &[
 fn wrong_input_is_refused_with_the_next_command_and_changes_nothing() {
     let mut bench = Bench::empty(1, Medium::Memory).expect("a folder");
     // The controller is held before the first move starts, so that nothing moves while verbs are tried.
-    let pipe = Pipe::make(bench.dir().join("pipe")).expect("a pipe");
-    let hold_at = Some(("controller.start-move.before".to_owned(), pipe.path().to_owned()));
-    bench.start(&Arming { fail_at: None, hold_at }).expect("it starts");
+    let pipe = bench.start_held("controller.start-move.before").expect("it starts");
     let server = bench.server().expect("it listens");
     good(&server, "keyspace create flights --shards 3 --buckets 16");
     for row in 0..30 {

@@ -1,7 +1,7 @@
 //! A live process with one thread held in the middle of a move: cancelled, paused and killed, or late.
 
 use anyhow::{Context, ensure};
-use rehome_integration::pipe::Pipe;
+use rehome_integration::pipe::Held;
 use rehome_integration::{Arming, Bench, Folder, KEYSPACE, Medium, Prepared, pairs, wait};
 use serde_json::Value;
 use std::time::Duration;
@@ -42,17 +42,22 @@ fn a_cutover_that_lacks_an_answer_is_aborted_and_the_next_one_switches() {
     late_answer(&rows).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-fn cancel_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String> {
+/// Starts a job of three moves, each to shard 3, that stands still at the point when one of them is in that phase.
+fn held_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<(Bench, u64, Held)> {
     let mut bench = rows.bench()?;
-    let pipe = start_held(&mut bench, point)?;
+    let pipe = bench.start_held(point)?;
     bench.work();
-    // Three moves, each to shard 3.
     let job = bench.reshard(4)?;
     let held = pipe.wait_held(HELD_MAX)?;
     wait::until(&format!("a move to be {phase}"), HELD_MAX, || {
         let story = bench.explain(job)?;
         Ok(moves(&story)?.iter().any(|one| one["phase"] == phase).then_some(()))
     })?;
+    Ok((bench, job, held))
+}
+
+fn cancel_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String> {
+    let (mut bench, job, held) = held_at(rows, point, phase)?;
     bench.cancel(job)?;
     drop(held);
     let ended = bench.wait_jobs()?;
@@ -78,15 +83,7 @@ fn cancel_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String
 }
 
 fn pause_at(rows: &Prepared, point: &str, phase: &str) -> anyhow::Result<String> {
-    let mut bench = rows.bench()?;
-    let pipe = start_held(&mut bench, point)?;
-    bench.work();
-    let job = bench.reshard(4)?;
-    let held = pipe.wait_held(HELD_MAX)?;
-    wait::until(&format!("a move to be {phase}"), HELD_MAX, || {
-        let story = bench.explain(job)?;
-        Ok(moves(&story)?.iter().any(|one| one["phase"] == phase).then_some(()))
-    })?;
+    let (mut bench, job, held) = held_at(rows, point, phase)?;
     let paused = bench.pause(job)?;
     ensure!(paused["state"] == "paused" && paused["next_steps"][0] == format!("rehome resume {job}"), "{paused}");
     drop(held);
@@ -126,7 +123,7 @@ fn lines(one: &Value) -> impl Iterator<Item = &str> {
 
 fn late_answer(rows: &Prepared) -> anyhow::Result<()> {
     let mut bench = rows.bench()?;
-    let pipe = start_held(&mut bench, "node.propose-ready.before")?;
+    let pipe = bench.start_held("node.propose-ready.before")?;
     bench.work();
     let job = bench.reshard(4)?;
     let held = pipe.wait_held(HELD_MAX)?;
@@ -142,12 +139,6 @@ fn late_answer(rows: &Prepared) -> anyhow::Result<()> {
     let aborted: Vec<_> = moves(&story)?.iter().flat_map(attempts).filter(|one| one["outcome"] == "aborted").collect();
     ensure!(aborted.iter().all(|one| one["reason"].as_str().is_some_and(|reason| reason.contains("2000 ms"))));
     bench.conclude().map(drop)
-}
-
-fn start_held(bench: &mut Bench, point: &str) -> anyhow::Result<Pipe> {
-    let pipe = Pipe::make(bench.dir().join("pipe"))?;
-    bench.start(&Arming { fail_at: None, hold_at: Some((point.to_owned(), pipe.path().to_owned())) })?;
-    Ok(pipe)
 }
 
 fn moves(story: &Value) -> anyhow::Result<&Vec<Value>> {

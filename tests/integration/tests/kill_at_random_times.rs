@@ -15,18 +15,29 @@ const LIFE_MS_MAX: u64 = 700;
 
 #[test]
 fn killed_at_random_times_nothing_is_lost_doubled_or_brought_back() {
-    let seed = std::env::var("REHOME_SEED").ok().map_or(1, |text| text.parse().expect("REHOME_SEED is a number"));
-    let told = run(seed).unwrap_or_else(|error| panic!("REHOME_SEED={seed}: {error:#}"));
-    // Past the test's capture: the seed belongs into every log.
-    let _ = writeln!(std::io::stderr(), "\nSIGKILL at {KILLS} random times, seed {seed}: {told}");
+    run_and_tell(&Arming::default());
 }
 
-fn run(seed: u64) -> anyhow::Result<String> {
+/// What was not synced is lost with the machine's power, never with the process.
+#[test]
+fn killed_while_answers_come_before_syncs_nothing_is_lost_doubled_or_brought_back() {
+    run_and_tell(&Arming { fsync: Some("every-200ms"), ..Arming::default() });
+}
+
+fn run_and_tell(arming: &Arming) {
+    let seed = std::env::var("REHOME_SEED").ok().map_or(1, |text| text.parse().expect("REHOME_SEED is a number"));
+    let told = run(seed, arming).unwrap_or_else(|error| panic!("REHOME_SEED={seed}: {error:#}"));
+    let fsync = arming.fsync.unwrap_or("always");
+    // Past the test's capture: the seed belongs into every log.
+    let _ = writeln!(std::io::stderr(), "\nSIGKILL at {KILLS} random times, fsync {fsync}, seed {seed}: {told}");
+}
+
+fn run(seed: u64, arming: &Arming) -> anyhow::Result<String> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut bench = Bench::filled(seed, Medium::Disk, 3)?;
     bench.work();
     for _ in 0..KILLS {
-        bench.start(&Arming::default())?;
+        bench.start(arming)?;
         let ends = Instant::now() + Duration::from_millis(random.random_range(0..LIFE_MS_MAX));
         while Instant::now() < ends {
             submit_next(&bench)?;
@@ -36,7 +47,7 @@ fn run(seed: u64) -> anyhow::Result<String> {
         }
         bench.kill()?;
     }
-    bench.start(&Arming::default())?;
+    bench.start(arming)?;
     let ended = bench.wait_jobs()?;
     ensure!(ended.iter().all(|state| state == "completed"), "jobs are {ended:?}");
     ensure!(!ended.is_empty(), "no job was ever submitted");

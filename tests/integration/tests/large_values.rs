@@ -6,7 +6,6 @@ use rand::{Rng, SeedableRng};
 use rehome_integration::endpoint::Endpoint;
 use rehome_integration::http::Http;
 use rehome_integration::memory::{Fact, Memory, RowName, ticks, version};
-use rehome_integration::pipe::Pipe;
 use rehome_integration::{Arming, Bench, KEYSPACE, Medium, wait};
 use rehome_keyspace::RequestId;
 use serde_json::json;
@@ -57,7 +56,7 @@ fn through_a_reshard() -> anyhow::Result<()> {
     })?;
     ensure!(ended == ["completed"], "the job is {ended:?}");
     ensure!(memory.counts.puts == CLIENTS * WRITES_EACH, "{:?}", memory.counts);
-    bench.remember(memory)?;
+    bench.learn(memory);
     bench.check_scan()?;
     let resident = resident_mib_max(&bench)?;
     let remark = bench.conclude()?;
@@ -73,9 +72,7 @@ fn standing_still() -> anyhow::Result<()> {
     bench.start(&Arming::default())?;
     bench.create_keyspace(1)?;
     bench.stop()?;
-    let pipe = Pipe::make(bench.dir().join("pipe"))?;
-    let hold_at = Some(("node.write.before".to_owned(), pipe.path().to_owned()));
-    bench.start(&Arming { fail_at: None, hold_at })?;
+    let pipe = bench.start_held("node.write.before")?;
     let overloaded = AtomicU64::new(0);
     let endpoint = bench.endpoint();
     let (memory, resident) = std::thread::scope(|scope| {
@@ -98,7 +95,7 @@ fn standing_still() -> anyhow::Result<()> {
         anyhow::Ok((memory, resident))
     })?;
     ensure!(memory.counts.puts == CLIENTS, "{:?}", memory.counts);
-    bench.remember(memory)?;
+    bench.learn(memory);
     let remark = bench.conclude()?;
     println!("{remark}, {overloaded:?} turned away, {resident} MiB resident at most");
     ensure!(resident <= RESIDENT_MIB_MAX, "{resident} MiB were resident while the replica stood still");

@@ -20,8 +20,8 @@ fn snapshots_that_no_move_needs_are_removed_at_the_start() {
 fn left_over() -> anyhow::Result<()> {
     let mut bench = Bench::filled(SEED, Medium::Memory, 1)?;
     let pipe = Pipe::make(bench.dir().join("pipe"))?;
-    let hold_at = Some(("node.seal-snapshot.after".to_owned(), pipe.path().to_owned()));
-    bench.start(&Arming { fail_at: Some("node.remove-snapshot.before".into()), hold_at })?;
+    let held = Arming::hold_at("node.seal-snapshot.after", pipe.path());
+    bench.start(&Arming { fail_at: Some("node.remove-snapshot.before".into()), ..held })?;
     let job = bench.reshard(2)?;
     let held = pipe.wait_held(REACHED_MAX)?;
     let snapshots = bench.dir().join("data/snapshots");

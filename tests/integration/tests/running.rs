@@ -2,7 +2,6 @@
 
 use anyhow::ensure;
 use rehome_integration::http::{Answer, Http};
-use rehome_integration::pipe::Pipe;
 use rehome_integration::process::Signal;
 use rehome_integration::shell::Shell;
 use rehome_integration::{Arming, Bench, Ephemeral, KEYSPACE, Medium, binaries};
@@ -77,8 +76,7 @@ fn end_while_held(
     ask: impl FnOnce(&str, u64) -> anyhow::Result<Answer> + Send + 'static,
 ) -> anyhow::Result<(Answer, Duration)> {
     let mut bench = Bench::filled(SEED, Medium::Memory, 3)?;
-    let pipe = Pipe::make(bench.dir().join("pipe"))?;
-    bench.start(&Arming { fail_at: None, hold_at: Some((point.into(), pipe.path().to_owned())) })?;
+    let pipe = bench.start_held(point)?;
     let server = bench.server()?;
     let job = bench.reshard(5)?;
     let asked = std::thread::spawn(move || ask(&server, job));
