@@ -69,7 +69,8 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
     let epoch = Instant::now();
     let phases = Phases::follow(cluster, keyspace, placement);
     let epoch_ms = cluster.clock().now_ms();
-    let shared = client::Shared { cluster: Arc::clone(cluster), keyspace, placement, epoch, epoch_ms };
+    let shared =
+        client::Shared { cluster: Arc::clone(cluster), keyspace, placement, epoch, epoch_ms, writes: Arc::default() };
     let writers = Writers::start(shared.clone(), Arc::clone(&phases), loaded.sample, options)?;
     say(&format!("{} writers, {BASELINE:?} before anything moves", options.writers));
     run_for(BASELINE);
@@ -84,7 +85,7 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
             continue;
         }
         let done = reshard::reshard(&shared, &phases, &loaded.partition_keys, shards)?;
-        progress.add(&cutovers::seen(&shared, &done.history, &done.moves));
+        progress.add(&cutovers::seen(&shared, &done.moves));
         say(&format!("{shards} shards after {:.1} s, {} moves", done.took.as_secs_f64(), done.moves.len()));
         moves::lines(cluster, &done.moves).iter().for_each(|line| say(line));
         resharded.push(done);
@@ -101,7 +102,7 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
         history.extend(std::mem::take(&mut done.history));
     }
     let compared = compare::compare(cluster, keyspace, &history)?;
-    let cutovers = cutovers::seen(&shared, &history, resharded.iter().flat_map(|done| &done.moves));
+    let cutovers = cutovers::seen(&shared, resharded.iter().flat_map(|done| &done.moves));
     let facts = report::Facts {
         rows_loaded: loaded.rows,
         input_digest: loaded.digest,
@@ -124,7 +125,6 @@ struct Progress {
 }
 
 impl Progress {
-    /// Takes in what the probes alone saw; with the other writers' answers it can only become more.
     fn add(&mut self, seen: &[CutoverSeen]) {
         self.switched += seen.len();
         self.written_around += seen.iter().filter(|cutover| cutover.is_written_around()).count();

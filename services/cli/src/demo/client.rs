@@ -1,10 +1,11 @@
 //! One client: asks until it is answered, and remembers every answer.
 
+use super::cutovers::Writes;
 use crate::cluster::Cluster;
 use rehome_keyspace::{Epoch, KeyspaceId, Placement, RequestId};
 use rehome_oracle::{ClientHistory, Fingerprint, ReadSeen, ValueHash, WriteAnswered};
 use rehome_ports::{ReadKind, ReadLevel, Remedy};
-use rehome_records::{Operation, RowChange};
+use rehome_records::{Operation, RowChange, Verdict};
 use rehome_router::{ReadAsk, WriteAsk};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ pub struct Shared {
     pub epoch: Instant,
     /// What the log's clock showed then, in milliseconds since 1970.
     pub epoch_ms: u64,
+    pub writes: Arc<Writes>,
 }
 
 /// A client with its memory.
@@ -80,6 +82,10 @@ impl Client {
                         self.errors.push(answer.verdict.to_string());
                         return None;
                     };
+                    if !matches!(answer.verdict, Verdict::Repeated { .. }) {
+                        let slot = shared.placement.slot(partition_key);
+                        shared.writes.note(slot, version, issued_at, answered_at);
+                    }
                     let request = Some(Fingerprint::request(&shared.placement, partition_key, request));
                     self.history.writes.push(WriteAnswered { row, request, version, value, issued_at, answered_at });
                     return Some(Written { epoch: answer.epoch, issued_at, answered_at });

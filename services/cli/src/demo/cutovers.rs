@@ -3,11 +3,11 @@
 use super::client::Shared;
 use crate::pause::measured_pause_ms;
 use rehome_control_core::{Attempt, ControlState, Move};
-use rehome_keyspace::{Epoch, MoveId, Outcome, Side, SlotId};
-use rehome_oracle::ClientHistory;
+use rehome_keyspace::{Epoch, MoveId, Outcome, Side, SlotId, Version};
 use rehome_records::TopicPartition;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// One cutover that switched. Times are of the log, so to the millisecond.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,27 +35,51 @@ impl CutoverSeen {
     }
 }
 
-/// When the keys of a slot were written under an epoch, in nanoseconds since the clients' start.
+/// When the keys of each slot were written under each epoch, by whichever client.
+#[derive(Default)]
+pub struct Writes(Mutex<BTreeMap<(SlotId, Epoch), Written>>);
+
+/// In nanoseconds since the clients' start.
 #[derive(Clone, Copy)]
 struct Written {
     last_issued_at: u64,
     first_answered_at: u64,
 }
 
-type Writes = BTreeMap<(SlotId, Epoch), Written>;
+impl Writes {
+    /// Notes an acknowledgement. One that only repeats an earlier one tells nothing of when the owner wrote.
+    pub fn note(&self, slot: SlotId, version: Version, issued_at: u64, answered_at: u64) {
+        let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Written { last_issued_at: issued_at, first_answered_at: answered_at };
+        let written = writes.entry((slot, version.epoch)).or_insert(new);
+        written.last_issued_at = written.last_issued_at.max(issued_at);
+        written.first_answered_at = written.first_answered_at.min(answered_at);
+    }
 
-/// Returns the cutovers of those moves that switched.
-pub fn seen<'a>(
-    shared: &Shared,
-    history: &ClientHistory,
-    moves: impl IntoIterator<Item = &'a MoveId>,
-) -> Vec<CutoverSeen> {
-    let writes = by_slot_and_epoch(history);
-    let state = shared.cluster.desk().state();
-    moves.into_iter().filter_map(|id| one_seen(shared, &state, &writes, state.move_(*id)?)).collect()
+    /// Returns when the last write before the epoch was asked for, and when the first one under it was answered, in
+    /// milliseconds since the clients' start.
+    fn around(&self, slots: impl Iterator<Item = SlotId>, epoch: Epoch) -> (Option<f64>, Option<f64>) {
+        let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut before, mut after): (Option<u64>, Option<u64>) = (None, None);
+        for slot in slots {
+            let older = writes.range((slot, Epoch(0))..(slot, epoch)).next_back();
+            before = before.max(older.map(|(_, written)| written.last_issued_at));
+            if let Some(Written { first_answered_at, .. }) = writes.get(&(slot, epoch)) {
+                after = Some(after.map_or(*first_answered_at, |at| at.min(*first_answered_at)));
+            }
+        }
+        let in_ms = |at: u64| at as f64 / 1e6;
+        (before.map(in_ms), after.map(in_ms))
+    }
 }
 
-fn one_seen(shared: &Shared, state: &ControlState, writes: &Writes, one: &Move) -> Option<CutoverSeen> {
+/// Returns the cutovers of those moves that switched.
+pub fn seen<'a>(shared: &Shared, moves: impl IntoIterator<Item = &'a MoveId>) -> Vec<CutoverSeen> {
+    let state = shared.cluster.desk().state();
+    moves.into_iter().filter_map(|id| one_seen(shared, &state, state.move_(*id)?)).collect()
+}
+
+fn one_seen(shared: &Shared, state: &ControlState, one: &Move) -> Option<CutoverSeen> {
     let mut attempts = one.attempts.iter().filter_map(|id| state.attempt_record(*id));
     let attempt = attempts.find(|attempt| matches!(attempt.outcome(), Some(Outcome::Switched { .. })))?;
     let partition = TopicPartition::new(state.keyspace(one.keyspace)?.data_topic(), one.source.0);
@@ -63,7 +87,7 @@ fn one_seen(shared: &Shared, state: &ControlState, writes: &Writes, one: &Move) 
     let since_start_ms = |time_ms: u64| time_ms as f64 - shared.epoch_ms as f64;
     let fenced_ms = attempt.decided_ms.zip(fence_to_switch_ms).map(|(decided, pause)| since_start_ms(decided - pause));
     let decided_ms = attempt.decided_ms.map(since_start_ms);
-    let (before, after) = around(writes, one.slot_ids(), attempt.facts.epoch);
+    let (before, after) = shared.writes.around(one.slot_ids(), attempt.facts.epoch);
     Some(CutoverSeen {
         move_id: one.id.0,
         rows: rows(attempt),
@@ -78,66 +102,24 @@ fn rows(attempt: &Attempt) -> u64 {
     ready.map_or(0, |ready| ready.digest.row_count)
 }
 
-/// Returns when the last write before the epoch was asked for, and when the first one under it was answered, in
-/// milliseconds since the clients' start.
-fn around(writes: &Writes, slots: impl Iterator<Item = SlotId>, epoch: Epoch) -> (Option<f64>, Option<f64>) {
-    let (mut before, mut after): (Option<u64>, Option<u64>) = (None, None);
-    for slot in slots {
-        let older = writes.range((slot, Epoch(0))..(slot, epoch)).next_back();
-        before = before.max(older.map(|(_, written)| written.last_issued_at));
-        if let Some(Written { first_answered_at, .. }) = writes.get(&(slot, epoch)) {
-            after = Some(after.map_or(*first_answered_at, |at| at.min(*first_answered_at)));
-        }
-    }
-    let in_ms = |at: u64| at as f64 / 1e6;
-    (before.map(in_ms), after.map(in_ms))
-}
-
-/// A write that was sent again counts where it was sent first.
-fn by_slot_and_epoch(history: &ClientHistory) -> Writes {
-    let mut first: Vec<_> = history.writes.iter().collect();
-    first.sort_by_key(|write| (write.row.slot(), write.version, write.issued_at));
-    first.dedup_by_key(|write| (write.row.slot(), write.version));
-    let mut writes = Writes::new();
-    for write in first {
-        let new = Written { last_issued_at: write.issued_at, first_answered_at: write.answered_at };
-        let written = writes.entry((write.row.slot(), write.version.epoch)).or_insert(new);
-        written.last_issued_at = written.last_issued_at.max(write.issued_at);
-        written.first_answered_at = written.first_answered_at.min(write.answered_at);
-    }
-    writes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rehome_keyspace::{Offset, Placement, Version};
-    use rehome_oracle::{Fingerprint, WriteAnswered};
+    use rehome_keyspace::Offset;
 
     #[test]
-    fn the_nearest_writes_on_either_side_are_found_and_a_retry_counts_where_it_was_first() {
-        let placement = Placement::buckets(16).expect("a good count");
-        let slot = placement.slot(b"key");
-        let write = |epoch, offset, issued_at_ms: u64, answered_at_ms: u64| WriteAnswered {
-            row: Fingerprint::row(&placement, b"key", b"sort"),
-            request: None,
-            version: Version { epoch: Epoch(epoch), offset: Offset(offset) },
-            value: None,
-            issued_at: issued_at_ms * 1_000_000,
-            answered_at: answered_at_ms * 1_000_000,
-        };
-        let mut history = ClientHistory::new();
-        // The newest write under epoch 1 is asked for at 20, and again, after the switch, at 90.
-        history.writes = vec![
-            write(1, 5, 10, 12),
-            write(1, 6, 20, 22),
-            write(4, 1, 30, 60),
-            write(4, 2, 31, 59),
-            write(1, 6, 90, 91),
-        ];
-        let writes = by_slot_and_epoch(&history);
-        assert_eq!(around(&writes, [slot].into_iter(), Epoch(4)), (Some(20.0), Some(59.0)));
-        assert_eq!(around(&writes, [slot].into_iter(), Epoch(9)), (Some(31.0), None));
-        assert_eq!(around(&writes, std::iter::empty(), Epoch(4)), (None, None));
+    fn the_nearest_writes_on_either_side_are_found() {
+        let slot = SlotId(3);
+        let writes = Writes::default();
+        for (epoch, offset, issued_at_ms, answered_at_ms) in
+            [(1, 6, 20, 22), (1, 5, 10, 12), (4, 1, 30, 60), (4, 2, 31, 59)]
+        {
+            let version = Version { epoch: Epoch(epoch), offset: Offset(offset) };
+            writes.note(slot, version, issued_at_ms * 1_000_000, answered_at_ms * 1_000_000);
+        }
+        assert_eq!(writes.around([slot].into_iter(), Epoch(4)), (Some(20.0), Some(59.0)));
+        assert_eq!(writes.around([slot].into_iter(), Epoch(9)), (Some(31.0), None));
+        assert_eq!(writes.around(std::iter::empty(), Epoch(4)), (None, None));
+        assert_eq!(writes.around([SlotId(4)].into_iter(), Epoch(4)), (None, None));
     }
 }
