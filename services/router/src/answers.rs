@@ -172,7 +172,9 @@ impl Writes {
             partition.ready.remove(&key.1);
         }
         if lane.all.is_empty() {
-            turn.counters.held_ms += lane.end_hold(turn.now_ms).unwrap_or_default();
+            if let Some(held_ms) = lane.end_hold(turn.now_ms) {
+                turn.counters.write_pauses.note(held_ms);
+            }
             self.lanes.remove(&key);
         }
     }

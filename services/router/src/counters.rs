@@ -1,5 +1,7 @@
 //! What the router has done so far.
 
+use crate::pauses::Pauses;
+
 /// Totals since the router started, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -20,9 +22,11 @@ pub struct Counters {
     pub reads_retried: u64,
     pub scans_answered: u64,
     pub scans_refused: u64,
-    /// How often a slot was held, and for how long, added up over slots.
+    /// How often a slot was held, and for how long, where that has ended.
     pub holds: u64,
-    pub held_ms: u64,
+    pub write_pauses: Pauses,
+    /// From the first answer `not owner` to the last word, of each read that was given one.
+    pub read_pauses: Pauses,
     /// Now: writes without an answer, and their bytes.
     pub writes_waiting: u64,
     pub write_bytes_waiting: u64,

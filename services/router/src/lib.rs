@@ -13,7 +13,7 @@
 //! - [`reads`], [`scans`]: reads of one key, and scatter reads, retried where ownership moves.
 //! - [`scan_position`]: where a scan stands, and the part that it reads next.
 //! - [`timers`]: deadlines of reads, and when they are tried again.
-//! - [`counters`]: what the router has done so far.
+//! - [`counters`]: what the router has done so far; [`pauses`]: how long it held clients up.
 //! - [`handle`]: how everybody else reaches a router.
 //! - [`router`]: the shell: the core over the ports.
 
@@ -25,6 +25,7 @@ pub mod handle;
 mod lane;
 pub mod limits;
 mod partition;
+pub mod pauses;
 mod reads;
 pub mod router;
 pub mod routes;
@@ -43,6 +44,7 @@ pub use core::{AppendId, AskId, Effect, EffectKind, Input, ReadTry, RouterCore};
 pub use counters::Counters;
 pub use handle::{RouterHandle, RouterMessage};
 pub use limits::RouterLimits;
+pub use pauses::Pauses;
 pub use rehome_control_core::Route;
 pub use router::{EffectHook, RequestIds, Router};
 pub use routes::Routes;

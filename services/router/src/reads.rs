@@ -23,6 +23,8 @@ struct Waiting {
     tries: u32,
     retry: Retry,
     refused: Option<ReadRefused>,
+    /// When a shard first said that it does not own the key.
+    paused_at_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,8 @@ impl Reads {
         match self.admit(turn, &read) {
             Ok((slot, tried)) => {
                 self.timers.set_deadline(read.deadline_ms, ask);
-                let waiting = Waiting { read, slot, tried, tries: 0, retry: Retry::default(), refused: None };
+                let waiting =
+                    Waiting { read, slot, tried, tries: 0, retry: Retry::default(), refused: None, paused_at_ms: None };
                 self.waiting.insert(ask, waiting);
                 self.try_now(turn, ask);
             }
@@ -96,6 +99,9 @@ impl Reads {
             Err(refused) => {
                 // The routes may have changed while the try was under way.
                 let moved = turn.table.get(waiting.read.keyspace).is_some_and(|routes| is_newer(routes, waiting));
+                if refused == ReadRefused::NotOwner {
+                    waiting.paused_at_ms.get_or_insert(turn.now_ms);
+                }
                 waiting.refused = Some(refused);
                 let at_ms = waiting.retry.wait(turn.now_ms);
                 self.timers.set_retry(at_ms, read.ask);
@@ -152,6 +158,9 @@ impl Reads {
         self.timers.unset_deadline(waiting.read.deadline_ms, ask);
         if let Some(at_ms) = waiting.retry.at_ms {
             self.timers.unset_retry(at_ms, ask);
+        }
+        if let Some(paused_at_ms) = waiting.paused_at_ms {
+            turn.counters.read_pauses.note(turn.now_ms.saturating_sub(paused_at_ms));
         }
         *(match answer {
             Ok(_) => &mut turn.counters.reads_answered,

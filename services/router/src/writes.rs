@@ -250,7 +250,9 @@ impl Writes {
             let route = routes.route(key.1);
             if route.epoch > lane.route.epoch {
                 rerouted.push((*key, lane.route.shard));
-                turn.counters.held_ms += lane.reroute(turn.now_ms, route).unwrap_or_default();
+                if let Some(held_ms) = lane.reroute(turn.now_ms, route) {
+                    turn.counters.write_pauses.note(held_ms);
+                }
             }
         }
         for (key, shard_before) in rerouted {

@@ -119,6 +119,30 @@ fn a_read_compares_the_epoch_not_the_shard() {
 }
 
 #[test]
+fn the_time_for_which_a_read_had_no_owner_is_counted() {
+    let mut story = Story::new();
+    story.get(1, LATE_MS);
+    let (read, ..) = story.asked();
+    story.now_ms = 100;
+    story.end(read, Err(ReadRefused::NotOwner));
+    story.now_ms = 130;
+    story.reroute(2, SLOT, 1, 4);
+    let (read, ..) = story.asked();
+    story.now_ms = 131;
+    story.end(read, Err(ReadRefused::NotOwner));
+    story.now_ms = 140;
+    story.reroute(3, SLOT, 2, 5);
+    let (read, ..) = story.asked();
+    story.end(read, Ok(answer(Vec::new())));
+    // One that nothing held up.
+    story.get(2, LATE_MS);
+    let (read, ..) = story.asked();
+    story.end(read, Ok(answer(Vec::new())));
+    let pauses = story.core.counters().read_pauses;
+    assert_eq!((pauses.count(), pauses.sum_ms()), (1, 40));
+}
+
+#[test]
 fn a_read_that_was_refused_after_the_routes_changed_goes_on_at_once() {
     let mut story = Story::new();
     story.get(1, LATE_MS);

@@ -6,6 +6,7 @@
 //! - [`described`]: its API held against its own OpenAPI description; [`served`]: a process that is asked so.
 //! - [`client`]: a client that asks until it is answered and knows what every answer must be; [`load`]: some of them.
 //! - [`small_disk`]: a file system that a test can fill.
+//! - [`metrics`]: what the process tells about itself, as Prometheus reads it.
 //! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
 //! - [`bench`]: a folder with its clients, through several lives of the process.
 //! - [`folder`]: a folder that no process holds: its logs, its stores, the three-way comparison.
@@ -23,6 +24,7 @@ pub mod http;
 pub mod load;
 pub mod medium;
 pub mod memory;
+pub mod metrics;
 pub mod pairs;
 pub mod pipe;
 pub mod process;

@@ -48,10 +48,15 @@ pub struct Process {
 impl Process {
     /// Starts `rehome up` on the folder; what it logs goes to a file beside the folder's data.
     pub fn start(program: &Path, dir: &Path, arming: &Arming) -> anyhow::Result<Process> {
+        Process::start_with(program, dir, arming, &[])
+    }
+
+    /// The same, with more flags.
+    pub fn start_with(program: &Path, dir: &Path, arming: &Arming, flags: &[&str]) -> anyhow::Result<Process> {
         let log = dir.join("process.log");
         let stderr = File::options().create(true).append(true).open(&log).context("cannot write the log")?;
         let mut command = Command::new(program);
-        command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(dir.join("data"));
+        command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(dir.join("data")).args(flags);
         command.args(arming.fsync.map(|fsync| format!("--fsync={fsync}")));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         command.env_remove("REHOME_FAIL_AT").env_remove("REHOME_HOLD_AT").env_remove("REHOME_LOG");

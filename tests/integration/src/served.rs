@@ -24,14 +24,20 @@ pub struct Served {
 impl Served {
     /// Starts on a new folder, and creates the keyspace.
     pub fn with_shards(shards: u32) -> anyhow::Result<Served> {
-        let served = Served::on(Medium::Memory.make_folder()?)?;
+        Served::with_flags(shards, &[])
+    }
+
+    /// The same, with more flags of `rehome up`.
+    pub fn with_flags(shards: u32, flags: &[&str]) -> anyhow::Result<Served> {
+        let served = Served::on(Medium::Memory.make_folder()?, flags)?;
         let body = json!({ "name": KEYSPACE, "shards": shards, "buckets": BUCKETS });
         served.api.good(&post("/v1/keyspaces", body))?;
         Ok(served)
     }
 
-    pub fn on(dir: TempDir) -> anyhow::Result<Served> {
-        let process = Process::start(&binaries::plain(), dir.path(), &Arming::default())?;
+    /// Starts on the folder.
+    pub fn on(dir: TempDir, flags: &[&str]) -> anyhow::Result<Served> {
+        let process = Process::start_with(&binaries::plain(), dir.path(), &Arming::default(), flags)?;
         let server = process.address()?.context("the process ended at its start")?;
         Ok(Served { api: Described::of(server.clone())?, server, process, dir })
     }

@@ -3,6 +3,7 @@
 use anyhow::{Context, ensure};
 use rehome_integration::described::Ask;
 use rehome_integration::memory::BUCKETS;
+use rehome_integration::metrics::Page;
 use rehome_integration::served::{BATCH, LONG, ROWS, Served, get, of_job, post};
 use rehome_integration::{KEYSPACE, wait};
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ fn every_route() -> anyhow::Result<()> {
         }
         Ok(cancelled.then_some(()))
     })?;
-    check_metrics(&api.ask(&get("/metrics", &[]))?.text)?;
+    check_metrics(&Page::read(&api.ask(&get("/metrics", &[]))?.text)?)?;
     let drop = |dry_run| {
         let query = [("dry_run", dry_run)];
         api.good(&Ask { method: "delete", ..get("/v1/keyspaces/{name}", &query) })
@@ -100,34 +101,19 @@ fn check_routes(before: &Value, after: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page is in the text format, and its numbers are those of what was done.
-fn check_metrics(page: &str) -> anyhow::Result<()> {
-    let value = |sample: &str| -> anyhow::Result<f64> {
-        let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
-        Ok(line.with_context(|| format!("no {sample} in\n{page}"))?.parse()?)
-    };
-    for line in page.lines() {
-        let name =
-            line.trim_start_matches("# HELP ").trim_start_matches("# TYPE ").split([' ', '{']).next().unwrap_or("");
-        let told = |what: &str| page.contains(&format!("# {what} {name} "));
-        ensure!(told("HELP") && told("TYPE"), "{line:?} is not introduced");
-        ensure!(
-            line.starts_with('#') || line.rsplit(' ').next().is_some_and(|value| value.parse::<f64>().is_ok()),
-            "{line}"
-        );
-    }
-    ensure!(value("rehome_router_writes_acknowledged_total")? >= 5.0);
-    ensure!(value("rehome_api_refused_total{code=\"condition_failed\"}")? >= 1.0);
-    ensure!(value("rehome_moves{phase=\"completed\"}")? >= 1.0);
+/// Its numbers are those of what was done.
+fn check_metrics(page: &Page) -> anyhow::Result<()> {
+    ensure!(page.value("rehome_router_writes_acknowledged_total")? >= 5.0);
+    ensure!(page.value("rehome_api_refused_total{code=\"condition_failed\"}")? >= 1.0);
+    ensure!(page.value("rehome_moves{phase=\"completed\"}")? >= 1.0);
     for sample in ["rehome_log_bytes", "rehome_stores_bytes", "process_resident_memory_bytes", "rehome_uptime_seconds"]
     {
-        ensure!(value(sample)? > 0.0, "{sample}");
+        ensure!(page.value(sample)? > 0.0, "{sample}");
     }
     for shard in 0..3 {
-        value(&format!("rehome_replica_lag_records{{keyspace=\"{KEYSPACE}\",shard=\"{shard}\"}}"))?;
+        page.value(&format!("rehome_replica_lag_records{{keyspace=\"{KEYSPACE}\",shard=\"{shard}\"}}"))?;
     }
-    value("rehome_router_held_seconds_total")?;
-    value("rehome_router_queued_asks").map(drop)
+    page.value("rehome_router_queued_asks").map(drop)
 }
 
 #[test]
@@ -252,7 +238,7 @@ fn not_ready() -> anyhow::Result<()> {
     let Served { process, dir, .. } = served;
     process.stop()?;
     std::fs::remove_dir_all(newest_store(&dir.path().join("data/stores"))?)?;
-    let served = Served::on(dir)?;
+    let served = Served::on(dir, &[])?;
     let refused = wait::until("the replica to stop", LONG, || {
         let raw = served.api.ask(&get("/v1/ready", &[]))?;
         Ok(raw.text.contains("has stopped").then_some(raw))

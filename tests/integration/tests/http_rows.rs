@@ -4,11 +4,17 @@ use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rehome_integration::described::Ask;
+use rehome_integration::http::{Http, Raw};
 use rehome_integration::memory::{Fact, Memory, ticks, version};
+use rehome_integration::metrics::Page;
 use rehome_integration::served::{BATCH, LONG, ROWS, Served, get, of_job, post};
-use rehome_integration::wait;
+use rehome_integration::{KEYSPACE, wait};
 use rehome_keyspace::RequestId;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const WRITE_PAUSE: &str = "rehome_router_write_pause_seconds";
+const READ_PAUSE: &str = "rehome_router_read_pause_seconds";
 
 #[test]
 fn keys_of_any_bytes_are_listed_in_order_in_both_directions_a_page_at_a_time() {
@@ -247,4 +253,67 @@ fn during_a_reshard() -> anyhow::Result<()> {
     }
     ensure!(changed > 10, "only {changed} answers changed their epoch");
     served.conclude(&memory)
+}
+
+#[test]
+fn pauses_of_writes_and_reads_are_told_by_their_length() {
+    pauses().unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+fn pauses() -> anyhow::Result<()> {
+    let served = Served::with_shards(1)?;
+    let rows = format!("{}/v1/keyspaces/{KEYSPACE}/rows", served.server);
+    let stop = AtomicBool::new(false);
+    // Asks as fast as it is answered, so that some are under way at every cutover.
+    let ask_all_along = |ask: &(dyn Fn(&Http, u64) -> anyhow::Result<Raw> + Sync)| -> anyhow::Result<()> {
+        let http = Http::default();
+        for number in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let raw = ask(&http, number % 64)?;
+            ensure!(raw.status == 200, "{raw:?}");
+        }
+        Ok(())
+    };
+    let write = |http: &Http, key: u64| {
+        let body = json!({ "key": format!("k{key}"), "value": "v" }).to_string();
+        http.raw("POST", &rows, &[("content-type", "application/json")], Some(body.as_bytes()))
+    };
+    let read = |http: &Http, key: u64| http.raw("GET", &format!("{rows}?key=k{key}&sort="), &[], None);
+    let page = || Page::read(&served.api.ask(&get("/metrics", &[]))?.text);
+    let untouched = page()?;
+    for name in [WRITE_PAUSE, READ_PAUSE] {
+        let buckets = untouched.histogram(name)?;
+        ensure!(buckets.iter().all(|(_, count)| *count == 0.0), "{name} before any move: {buckets:?}");
+        let bounds: Vec<f64> = buckets.iter().map(|(bound, _)| *bound).collect();
+        ensure!(bounds == [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, f64::INFINITY], "{bounds:?}");
+    }
+    // Every key is there before it is read.
+    (0..64).try_for_each(|key| write(&Http::default(), key).map(drop))?;
+    std::thread::scope(|scope| {
+        let asking = [scope.spawn(|| ask_all_along(&write)), scope.spawn(|| ask_all_along(&read))];
+        let mut shards = [2, 1].into_iter().cycle();
+        let paused = wait::until("a write and a read that had to wait", LONG, || {
+            let job = served.reshard(shards.next().context("it never ends")?, false)?;
+            served.wait_job(&job)?;
+            let page = page()?;
+            let count = |name| page.value(&format!("{name}_count"));
+            Ok((count(WRITE_PAUSE)? > 0.0 && count(READ_PAUSE)? > 0.0).then_some(()))
+        });
+        stop.store(true, Ordering::Relaxed);
+        let asked = asking.map(|thread| thread.join().expect("no panic"));
+        paused.and(asked.into_iter().collect::<anyhow::Result<()>>())
+    })?;
+    let page = page()?;
+    let (held, sum) = (page.value("rehome_router_held_seconds_total")?, page.value(&format!("{WRITE_PAUSE}_sum"))?);
+    ensure!(held == sum, "held for {held} s, and the pauses add up to {sum} s");
+    let (holds, count) = (page.value("rehome_router_holds_total")?, page.value(&format!("{WRITE_PAUSE}_count"))?);
+    ensure!(holds == count, "{holds} holds, all over, and {count} pauses");
+    for name in [WRITE_PAUSE, READ_PAUSE] {
+        let buckets = page.histogram(name)?;
+        let within_a_second = buckets.iter().find(|(bound, _)| *bound == 1.0).map(|(_, count)| *count);
+        ensure!(within_a_second > Some(0.0), "{name}: {buckets:?}");
+    }
+    served.process.stop()
 }

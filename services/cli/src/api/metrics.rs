@@ -4,6 +4,7 @@ use super::errors::Refusal;
 use super::{Api, Shared};
 use axum::http::header::CONTENT_TYPE as CONTENT_TYPE_HEADER;
 use axum::response::{IntoResponse, Response};
+use rehome_router::Pauses;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::path::Path;
@@ -21,6 +22,8 @@ const METRICS: &[(&str, &str, &str)] = &[
     ("rehome_router_scans_answered_total", "counter", "Pages over all shards that were answered"),
     ("rehome_router_holds_total", "counter", "How often writes of a slot were held while it changed its owner"),
     ("rehome_router_held_seconds_total", "counter", "For how long, added up over slots"),
+    ("rehome_router_write_pause_seconds", "histogram", "How long writes of a slot were held while it changed its owner, one sample a slot and change"),
+    ("rehome_router_read_pause_seconds", "histogram", "How long reads of one partition key waited for its new owner, one sample a read that had to"),
     ("rehome_router_queued_asks", "gauge", "Asks in the queue in front of the router"),
     ("rehome_router_waiting_writes", "gauge", "Writes without an answer"),
     ("rehome_router_waiting_bytes", "gauge", "Bytes of keys and values of those writes"),
@@ -53,7 +56,26 @@ impl Samples {
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        writeln!(self.0.entry(name).or_default(), "{name}{labels} {value}").expect("a string takes everything");
+        writeln!(self.of(name), "{name}{labels} {value}").expect("a string takes everything");
+    }
+
+    /// Puts one sample a bucket, each with all that is not longer, then sum and count.
+    fn histogram(&mut self, name: &'static str, pauses: &Pauses) {
+        let samples = self.of(name);
+        let mut line = |part: String, value: String| {
+            writeln!(samples, "{name}_{part} {value}").expect("a string takes everything");
+        };
+        for (bound_ms, count) in pauses.up_to() {
+            line(format!("bucket{{le=\"{}\"}}", seconds(bound_ms)), count.to_string());
+        }
+        line("bucket{le=\"+Inf\"}".into(), pauses.count().to_string());
+        line("sum".into(), seconds(pauses.sum_ms()).to_string());
+        line("count".into(), pauses.count().to_string());
+    }
+
+    fn of(&mut self, name: &'static str) -> &mut String {
+        debug_assert!(METRICS.iter().any(|(known, ..)| *known == name), "{name} is not in the list of metrics");
+        self.0.entry(name).or_default()
     }
 
     fn page(&self) -> String {
@@ -62,6 +84,10 @@ impl Samples {
             page + &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}")
         })
     }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1_000.0
 }
 
 fn escaped(value: &str) -> String {
@@ -98,7 +124,9 @@ fn router(api: &Api, samples: &mut Samples) {
     samples.put("rehome_router_reads_answered_total", &[], counters.reads_answered);
     samples.put("rehome_router_scans_answered_total", &[], counters.scans_answered);
     samples.put("rehome_router_holds_total", &[], counters.holds);
-    samples.put("rehome_router_held_seconds_total", &[], counters.held_ms as f64 / 1_000.0);
+    samples.put("rehome_router_held_seconds_total", &[], seconds(counters.write_pauses.sum_ms()));
+    samples.histogram("rehome_router_write_pause_seconds", &counters.write_pauses);
+    samples.histogram("rehome_router_read_pause_seconds", &counters.read_pauses);
     samples.put("rehome_router_queued_asks", &[], router.queued());
     samples.put("rehome_router_waiting_writes", &[], counters.writes_waiting);
     samples.put("rehome_router_waiting_bytes", &[], counters.write_bytes_waiting);
@@ -154,6 +182,7 @@ fn resident_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn labels_are_escaped_and_every_metric_is_introduced() {
@@ -165,10 +194,26 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_named_as_counters() {
-        for (name, kind, _) in METRICS {
+    fn metrics_are_named_as_prometheus_wants_it() {
+        let mut names = BTreeSet::new();
+        for (name, kind, help) in METRICS {
+            assert!(names.insert(name), "{name} stands in the list twice");
+            assert!(matches!(*kind, "counter" | "gauge" | "histogram"), "{name} is a {kind}");
             assert_eq!(name.ends_with("_total"), *kind == "counter", "{name}");
+            assert!(name.starts_with("rehome_") || name.starts_with("process_"), "{name} is of nobody");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert!(!help.is_empty() && !help.contains('\n'), "{name} is not explained in a line");
+            // Seconds and bytes, whole ones, and last.
+            let unit = name.trim_end_matches("_total").rsplit('_').next().unwrap_or_default();
+            assert!(*kind != "histogram" || unit == "seconds", "{name}");
+            let other = ["ms", "millis", "milliseconds", "minutes", "hours", "kb", "mb", "kib", "mib", "percent"];
+            assert!(!name.split('_').any(|part| other.contains(&part)), "{name} has no base unit");
+            assert!(!["_sum", "_count", "_bucket"].iter().any(|end| name.ends_with(end)), "{name} is a part's name");
         }
+    }
+
+    #[test]
+    fn the_bytes_in_memory_are_known() {
         assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
     }
 }

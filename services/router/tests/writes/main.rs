@@ -281,7 +281,9 @@ fn the_time_for_which_slots_were_held_is_counted() {
     story.verdict(0, 10, Verdict::StaleRoute);
     story.now_ms = 107;
     story.reroute(2, 1, 4);
-    assert_eq!(story.core.counters().held_ms, 7);
+    let pauses = story.core.counters().write_pauses;
+    assert_eq!((pauses.count(), pauses.sum_ms()), (1, 7));
+    assert_eq!(pauses.up_to().find(|(_, count)| *count == 1), Some((10, 1)));
 }
 
 #[test]
