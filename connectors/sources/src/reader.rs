@@ -13,8 +13,8 @@ use crate::parquet_rows::ParquetRows;
 use crate::sort_key::sort_key;
 
 /// The most that one row of text may take, so that a quote left open or a file without line ends does not fill the
-/// memory. 16 MiB: far above any row that one would store, far below what a small machine has.
-pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
+/// memory. 64 MiB: an exported value of 8 MiB, the largest that a server takes, may need six bytes for each of its own.
+pub(crate) const ROW_BYTES_MAX: usize = 64 << 20;
 /// The most of a row that is shown as it stands in the file. 64 KiB: enough to recognise it.
 const RAW_BYTES_MAX: usize = 64 << 10;
 

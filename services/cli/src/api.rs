@@ -34,11 +34,16 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use errors::Refusal;
 use rehome_control_core::{Decision, Keyspace};
 use rehome_records::ControlEvent;
+use rehome_router::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX_RANGE};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 /// Largest body of a request, in bytes. Reason: an import batch of large rows, far below what hurts.
 const BODY_BYTES_MAX: usize = 32 << 20;
+const _: () = assert!(
+    (*VALUE_BYTES_MAX_RANGE.end() + 2 * KEY_BYTES_MAX) / 3 * 4 + 1_024 <= BODY_BYTES_MAX,
+    "the largest row fits in a body as base64"
+);
 /// How long the server works on one read or write before it says that the time is over, in milliseconds.
 const DEADLINE_MS: u64 = 20_000;
 

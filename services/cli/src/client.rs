@@ -3,12 +3,16 @@
 use crate::args::Remote;
 use crate::exit::{Exit, Failure};
 use crate::wire::ErrorBody;
+use rehome_router::limits::VALUE_BYTES_MAX_RANGE;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// How long one request may take. Reason: longer than any deadline of the server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Longest answer, in bytes. Reason: the largest page, two times 4 MiB and the largest value, each byte escaped as six.
+const ANSWER_BYTES_MAX: u64 = 6 * ((8 << 20) + *VALUE_BYTES_MAX_RANGE.end() as u64) + (4 << 20);
 
 /// A server's API.
 pub struct Client {
@@ -47,7 +51,7 @@ impl Client {
     ) -> Result<T, Failure> {
         let mut response = result.map_err(|error| self.unreachable(&error))?;
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(64 << 20).read_to_vec();
+        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| self.unreachable(&error))?;
         if status < 300 {
             return serde_json::from_slice(&body).map_err(|error| {

@@ -95,7 +95,7 @@ impl Cluster {
     ///
     /// Errors: `Held` when another process has it open.
     pub fn start(dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
-        Cluster::start_on(Cluster::take(dir, Fsync::Always)?, dir, address, hooks)
+        Cluster::start_on(Cluster::take(dir, Fsync::Always)?, dir, address, hooks, RouterLimits::STANDARD)
     }
 
     /// Takes the folder for this process, before anything else is tried.
@@ -106,7 +106,13 @@ impl Cluster {
     }
 
     /// Starts everything on a folder that was taken.
-    pub fn start_on(log: Arc<EmbeddedLog>, dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
+    pub fn start_on(
+        log: Arc<EmbeddedLog>,
+        dir: &Path,
+        address: &str,
+        hooks: Hooks,
+        limits: RouterLimits,
+    ) -> Result<Cluster, StartError> {
         log.ensure_topic(CONTROL_TOPIC, 1)?;
         let shared: Arc<dyn Log> = Arc::clone(&log) as Arc<dyn Log>;
         let stores = Arc::new(open_stores(&log, &dir.join("stores"))?);
@@ -123,7 +129,7 @@ impl Cluster {
         wait_folded(&shared, &desk_handle)?;
 
         let controls = start_controller(&threads, &shared, hooks.controller, Arc::clone(&progress))?;
-        let router = start_router(&threads, &shared, &reads, hooks.router)?;
+        let router = start_router(&threads, &shared, &reads, hooks.router, limits)?;
 
         let rates = Arc::new(Mutex::new(Rates::default()));
         let (noted, measured) = (Arc::clone(&progress), Arc::clone(&rates));
@@ -280,9 +286,10 @@ fn start_router(
     log: &Arc<dyn Log>,
     reads: &NodeReads,
     hook: Option<rehome_router::EffectHook>,
+    limits: RouterLimits,
 ) -> Result<RouterHandle, PortError> {
     let signal = Signal::new();
-    let handle = RouterHandle::new(RouterLimits::STANDARD, signal.waker());
+    let handle = RouterHandle::new(limits, signal.waker());
     let follower = ControlFollower::new(&**log, signal.waker())?;
     let ids = Box::new(|| RequestId(rand::random()));
     let mut router = Router::new(handle.clone(), follower, Arc::clone(log), Arc::new(reads.clone()), ids);

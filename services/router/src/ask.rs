@@ -1,6 +1,6 @@
 //! What clients ask and what they are told.
 
-use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SCAN_ROWS_MAX, SOURCE_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SCAN_ROWS_MAX, SOURCE_BYTES_MAX};
 use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, Offset, RequestId, ShardId, Version};
 use rehome_ports::{ReadAnswer, ReadKind, ReadLevel, Remedy, Row};
 use rehome_records::{FirstAnswer, Operation, SourcePosition, Verdict};
@@ -128,7 +128,7 @@ pub type ReadAskDone = Box<dyn FnOnce(Result<ReadAnswer, Refused>) + Send>;
 pub type ScanDone = Box<dyn FnOnce(Result<ScanAnswer, Refused>) + Send>;
 
 /// Refuses a write that breaks a limit; it never helps to ask the same again.
-pub(crate) fn check_write(ask: &WriteAsk) -> Result<(), Refused> {
+pub(crate) fn check_write(ask: &WriteAsk, value_bytes_max: usize) -> Result<(), Refused> {
     check_key("partition key", &ask.partition_key)?;
     if ask.partition_key.is_empty() {
         return Err(Refused::not_applied("empty_key", "the partition key is empty"));
@@ -151,8 +151,8 @@ pub(crate) fn check_write(ask: &WriteAsk) -> Result<(), Refused> {
     for change in changes {
         check_key("sort key", &change.sort_key)?;
         let value_bytes = change.value.as_ref().map_or(0, Vec::len);
-        if value_bytes > VALUE_BYTES_MAX {
-            let message = format!("a value has at most {VALUE_BYTES_MAX} bytes, not {value_bytes}");
+        if value_bytes > value_bytes_max {
+            let message = format!("a value has at most {value_bytes_max} bytes here, not {value_bytes}");
             return Err(Refused::not_applied("value_too_large", message));
         }
         bytes += change.sort_key.len() + value_bytes;

@@ -156,7 +156,8 @@ impl RouterHandle {
         }
     }
 
-    pub(crate) fn limits(&self) -> RouterLimits {
+    /// Returns how much the router takes.
+    pub fn limits(&self) -> RouterLimits {
         self.shared.limits
     }
 

@@ -1,5 +1,7 @@
 //! How much one router holds at once. Everything above is refused, so that a slow shard never eats the memory.
 
+use std::ops::RangeInclusive;
+
 /// Limits of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterLimits {
@@ -10,6 +12,8 @@ pub struct RouterLimits {
     /// The same of one keyspace, so that one whose shards stand still leaves room for the others.
     pub keyspace_writes_max: usize,
     pub keyspace_write_bytes_max: usize,
+    /// Bytes of one value: [`VALUE_BYTES_MAX_RANGE`]. The one place that decides; whoever wants to know asks the router.
+    pub value_bytes_max: usize,
     /// Reads that are not answered yet.
     pub reads_max: usize,
     /// Scans that are not answered yet. Each gathers a page.
@@ -36,6 +40,8 @@ impl RouterLimits {
         write_bytes_max: 64 << 20,
         keyspace_writes_max: 40_000,
         keyspace_write_bytes_max: 48 << 20,
+        // What brokers take in one record by default.
+        value_bytes_max: 1 << 20,
         reads_max: 20_000,
         scans_max: 64,
         appends_per_shard_max: 32,
@@ -55,8 +61,8 @@ impl Default for RouterLimits {
 
 /// Bytes of a partition key or a sort key. Reason: keys are repeated in every row, request id and log record.
 pub const KEY_BYTES_MAX: usize = 4 << 10;
-/// Bytes of one value. Reason: what brokers take in one record by default.
-pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// What the limit on values may be. Reason: below, nothing fits; above, a few values at once are the memory of a router.
+pub const VALUE_BYTES_MAX_RANGE: RangeInclusive<usize> = 1 << 10..=8 << 20;
 /// Bytes of all keys and values of one batch: it is one record.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the name of an ordered source. Reason: it is part of a store key.
@@ -66,4 +72,9 @@ pub const SCAN_ROWS_MAX: usize = 10_000;
 /// Bytes of rows of one page of a scan, passed by at most one answer of a replica: it is gathered in memory.
 pub const SCAN_BYTES_MAX: usize = 4 << 20;
 
-const _: () = assert!(BATCH_BYTES_MAX <= VALUE_BYTES_MAX, "a batch is written as the value of one record");
+const STANDARD: RouterLimits = RouterLimits::STANDARD;
+const LARGEST: usize = *VALUE_BYTES_MAX_RANGE.end();
+const _: () = assert!(BATCH_BYTES_MAX <= LARGEST, "a batch is one record, no larger than one of the largest value");
+const _: () = assert!(STANDARD.value_bytes_max <= LARGEST, "the standard is in the range");
+const _: () = assert!(LARGEST + 2 * KEY_BYTES_MAX <= STANDARD.queue_bytes_max, "the largest write fits in the queue");
+const _: () = assert!(STANDARD.queue_bytes_max <= STANDARD.keyspace_write_bytes_max, "and behind it");

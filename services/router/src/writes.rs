@@ -110,7 +110,7 @@ impl Writes {
 
     /// Returns the bytes that the write takes, or why it cannot be taken in.
     fn admit(&mut self, turn: &Turn<'_>, write: &WriteAsk) -> Result<usize, Refused> {
-        check_write(write)?;
+        check_write(write, self.limits.value_bytes_max)?;
         let source = source_key(write);
         if let Some((key, position)) = &source
             && !self.order.admit(turn.now_ms, key, *position)

@@ -55,7 +55,7 @@ pub const KINDS: &[Kind] = &[
     kind("media_type_unsupported", 415, None, "the body's `Content-Type` is not `application/json`"),
     kind("empty_key", 422, None, "a partition key has at least one byte"),
     kind("key_too_large", 422, None, "a partition key or a sort key has at most 4096 bytes"),
-    kind("value_too_large", 422, None, "a value has at most 1048576 bytes"),
+    kind("value_too_large", 422, None, "the value has more bytes than `rehome up --value-bytes-max` says; 1048576 without it"),
     kind("empty_batch", 422, None, "the batch names no row"),
     kind("batch_too_large", 422, None, "the batch is larger than one record"),
     kind("bad_source", 422, None, "the name of a source has 1 to 255 bytes"),

@@ -143,6 +143,7 @@ pub async fn status(state: Shared) -> Json<StatusShape> {
         data: state.data.clone(),
         uptime_ms: state.cluster.clock().uptime().as_millis() as u64,
         control_position: control.folded_next().0,
+        value_bytes_max: state.cluster.router().limits().value_bytes_max as u64,
         keyspaces,
         jobs,
         next_steps,

@@ -21,7 +21,7 @@ fn folder() -> TempDir {
 
 fn start(dir: &Path, fsync: Fsync) -> Cluster {
     let log = Cluster::take(dir, fsync).expect("the log opens");
-    Cluster::start_on(log, dir, "test", Hooks::default()).expect("it starts")
+    Cluster::start_on(log, dir, "test", Hooks::default(), RouterLimits::STANDARD).expect("it starts")
 }
 
 fn create(cluster: &Cluster, name: &str, shards: u32) -> KeyspaceId {

@@ -9,10 +9,10 @@ use super::{command_again, print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
-use crate::wire::KeyspaceShape;
+use crate::wire::{KeyspaceShape, StatusShape};
 use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
-use rehome_router::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use rehome_router::limits::KEY_BYTES_MAX;
 use rehome_sources::{RowError, RowReader, SourceRow};
 use rejects::Rejects;
 use sending::Sender;
@@ -28,7 +28,7 @@ const STEPS: u64 = 1_000;
 const HELP: &str = "\
 Each row becomes one row of the keyspace; its value is a JSON object of all columns (of a JSON line, the line itself).
 A wrong row has the wrong number of columns, is no JSON object or no UTF-8, lacks its key, or has a key above 4096 bytes
-or a value above 1 MiB. Without --rejects the import stops at the first one, the rows before it written. With it, each
+or a value above what the server takes. Without --rejects the import stops at the first one, the rows before it written. With it, each
 is a line of that file, {\"row\", \"line\", \"reason\", \"text\"}, the rest is written, and the exit code is 0.
 
 Running the same import again, also after it was stopped, doubles nothing: it goes on where it was.
@@ -98,6 +98,8 @@ pub(crate) struct Imported {
 struct Import<'a> {
     args: &'a Args,
     sender: Sender<'a>,
+    /// What the server takes.
+    value_bytes_max: usize,
     rejects: Option<Rejects>,
     /// Hashes of the keys that came by, where no two rows may share them.
     seen: Option<HashSet<u128>>,
@@ -110,12 +112,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut input = Input::open(args, format)?;
     let client = Client::new(&args.remote);
     let _: KeyspaceShape = client.get(&format!("/v1/keyspaces/{}", segment(&args.keyspace)), &serde_json::json!({}))?;
+    let status: StatusShape = client.get("/v1/status", &serde_json::json!({}))?;
     let source = input.source(args)?;
     let rows = input.rows(args.unique)?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &args.file)).transpose()?;
     let import = Import {
         args,
         sender: Sender::new(&client, &args.keyspace, &source),
+        value_bytes_max: usize::try_from(status.value_bytes_max).unwrap_or(usize::MAX),
         rejects,
         seen: (args.unique || args.exported).then(HashSet::new),
         imported: Imported {
@@ -166,7 +170,7 @@ impl Import<'_> {
 
     /// Returns why the row cannot be written, if so.
     fn wrong(&mut self, row: &SourceRow) -> Option<String> {
-        over_limit(row).or_else(|| {
+        over_limit(row, self.value_bytes_max).or_else(|| {
             let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(hash_of_keys(row)));
             (!is_new).then(|| "an earlier row of the file has the same partition key and sort key".to_owned())
         })
@@ -227,14 +231,14 @@ impl Imported {
 }
 
 /// Returns why no keyspace takes the row, if so.
-fn over_limit(row: &SourceRow) -> Option<String> {
+fn over_limit(row: &SourceRow, value_bytes_max: usize) -> Option<String> {
     if row.partition_key.is_empty() {
         return Some("the partition key is empty".into());
     }
     let parts = [
         ("partition key", row.partition_key.len(), KEY_BYTES_MAX),
         ("sort key", row.sort_key.len(), KEY_BYTES_MAX),
-        ("value", row.value.len(), VALUE_BYTES_MAX),
+        ("value", row.value.len(), value_bytes_max),
     ];
     let (what, bytes, bytes_max) = parts.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max)?;
     Some(format!("a {what} has at most {bytes_max} bytes, not {bytes}"))
@@ -264,12 +268,12 @@ mod tests {
             sort_key: vec![b's'; sort_key],
             value: vec![b'v'; value],
         };
-        assert_eq!(over_limit(&row(KEY_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX)), None);
-        let told = |row| over_limit(&row).expect("over a limit");
+        assert_eq!(over_limit(&row(KEY_BYTES_MAX, KEY_BYTES_MAX, 2_000), 2_000), None);
+        let told = |row| over_limit(&row, 2_000).expect("over a limit");
         assert_eq!(told(row(0, 1, 1)), "the partition key is empty");
         assert_eq!(told(row(KEY_BYTES_MAX + 1, 1, 1)), "a partition key has at most 4096 bytes, not 4097");
         assert_eq!(told(row(1, KEY_BYTES_MAX + 1, 1)), "a sort key has at most 4096 bytes, not 4097");
-        assert_eq!(told(row(1, 1, VALUE_BYTES_MAX + 1)), "a value has at most 1048576 bytes, not 1048577");
+        assert_eq!(told(row(1, 1, 2_001)), "a value has at most 2000 bytes, not 2001");
     }
 
     #[test]

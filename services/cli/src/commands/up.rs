@@ -8,6 +8,8 @@ use crate::notify::{State, tell_manager};
 use crate::wire::UpShape;
 use anyhow::Context;
 use rehome_embedded::{Fsync, OpenError};
+use rehome_router::RouterLimits;
+use rehome_router::limits::VALUE_BYTES_MAX_RANGE;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ use tokio::time::timeout;
 /// Run log, stores, node, router, controller and API in one process, on one folder
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome up\n  rehome up --data /var/lib/rehome --listen 127.0.0.1:9000\n  rehome up --fsync every-100ms\n  rehome up --ephemeral --port 0     # for tests: prints {\"server\":\"http://127.0.0.1:...\",...}\n\nEnds cleanly on SIGTERM or SIGINT: refuses what comes from then on with a time to ask again, answers what is\nunder way, makes its stores durable. After kill -9 it goes on where it was."
+    after_help = "Examples:\n  rehome up\n  rehome up --data /var/lib/rehome --listen 127.0.0.1:9000\n  rehome up --fsync every-100ms\n  rehome up --value-bytes-max 4MiB\n  rehome up --ephemeral --port 0     # for tests: prints {\"server\":\"http://127.0.0.1:...\",...}\n\nEnds cleanly on SIGTERM or SIGINT: refuses what comes from then on with a time to ask again, answers what is\nunder way, makes its stores durable. After kill -9 it goes on where it was."
 )]
 pub struct Args {
     /// Folder that holds everything; made if it does not exist
@@ -44,6 +46,26 @@ pub struct Args {
     /// that a power loss may take the writes acknowledged in that time; a killed process loses none
     #[arg(long, default_value = "always", value_name = "WHEN")]
     fsync: Fsync,
+    /// Bytes that a value may have, 1KiB to 8MiB. Larger ones that are there already stay, and move
+    #[arg(long, default_value = "1MiB", value_name = "BYTES", value_parser = value_bytes)]
+    value_bytes_max: usize,
+}
+
+/// Reads a number of bytes that may be the limit on values.
+fn value_bytes(text: &str) -> Result<usize, String> {
+    let (number, unit) = [("KiB", 1 << 10), ("MiB", 1 << 20)]
+        .into_iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
+        .unwrap_or((text, 1));
+    // Digits alone: a sign or a blank is a slip.
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    let bytes = number.parse::<usize>().ok().filter(|_| digits).and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.ok_or("a number of bytes is wanted, for example 4194304, 512KiB or 4MiB")?;
+    if VALUE_BYTES_MAX_RANGE.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let (least, most) = (VALUE_BYTES_MAX_RANGE.start(), VALUE_BYTES_MAX_RANGE.end());
+    Err(format!("from {least} (1KiB) to {most} (8MiB) bytes are possible, for example 4MiB"))
 }
 
 /// File in the folder that holds the URL of the API.
@@ -135,7 +157,9 @@ async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
     })?;
     let address = listener.local_addr().context("the listener has no address")?;
     std::fs::write(&address_file, format!("http://{address}\n")).context("cannot write the address")?;
-    let cluster = Cluster::start_on(log, dir, &address.to_string(), hooks).map_err(|error| refused(dir, error))?;
+    let limits = RouterLimits { value_bytes_max: args.value_bytes_max, ..RouterLimits::STANDARD };
+    let cluster =
+        Cluster::start_on(log, dir, &address.to_string(), hooks, limits).map_err(|error| refused(dir, error))?;
     let cluster = Arc::new(cluster);
     let (stage, stages) = watch::channel(Stage::Serving);
     let routes = api::routes(Arc::clone(&cluster), dir.display().to_string(), stages.clone());
@@ -203,5 +227,31 @@ fn refused(dir: &Path, error: StartError) -> Failure {
             failure.next(format!("rehome status{server}")).next("rehome up --data OTHER")
         }
         error => Failure::new(Exit::Failed, "start_failed", error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_on_values_is_read_with_and_without_a_unit_and_kept_in_bounds() {
+        for (text, bytes) in [("1024", 1 << 10), ("1KiB", 1 << 10), ("4MiB", 4 << 20), ("8388608", 8 << 20)] {
+            assert_eq!(value_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["1023", "8388609", "9MiB", "0", "18446744073709551615MiB"] {
+            assert!(
+                value_bytes(text).is_err_and(|told| told.ends_with("for example 4MiB") || told.contains("4194304")),
+                "{text}"
+            );
+        }
+        for text in ["", "KiB", "-1", "+4096", "4 MiB", "4mib", "4MB", "1.5MiB", "many"] {
+            assert!(value_bytes(text).is_err_and(|told| told.contains("4194304")), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_the_flag_values_are_limited_as_by_a_router_of_its_own() {
+        assert_eq!(value_bytes("1MiB"), Ok(RouterLimits::STANDARD.value_bytes_max));
     }
 }

@@ -131,6 +131,8 @@ pub struct StatusShape {
     pub uptime_ms: u64,
     /// Offset below which the control log is folded.
     pub control_position: u64,
+    /// Bytes that a value may have.
+    pub value_bytes_max: u64,
     pub keyspaces: Vec<KeyspaceShape>,
     /// Jobs that have not ended.
     pub jobs: Vec<JobShape>,

@@ -8,7 +8,7 @@ use rehome_control_core::Route;
 use rehome_keyspace::{Epoch, Offset, ShardId, SlotId, Version};
 use rehome_ports::{PortError, Remedy, VerdictBatch};
 use rehome_records::{FirstAnswer, Operation, RowChange, Verdict};
-use rehome_router::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use rehome_router::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX_RANGE};
 use rehome_router::{AppendId, AskId, Effect, Input, RouterCore, RouterLimits, WriteAnswer, WriteAsk, WriteRefused};
 use world::{KEYSPACE, first_routes, key_in, number_of, placement, put, routes, writes_of};
 
@@ -515,11 +515,12 @@ fn one_append_holds_no_more_than_its_limit() {
 fn what_breaks_a_limit_is_refused_with_a_clear_error() {
     let row = |key: usize, value: usize| RowChange { sort_key: vec![1; key], value: Some(vec![1; value]) };
     let key = b"k".to_vec();
+    let standard = RouterLimits::STANDARD.value_bytes_max;
     let cases = [
         ("empty_key", Vec::new(), Operation::Change(row(1, 1))),
         ("key_too_large", vec![1; KEY_BYTES_MAX + 1], Operation::Change(row(1, 1))),
         ("key_too_large", key.clone(), Operation::Change(row(KEY_BYTES_MAX + 1, 1))),
-        ("value_too_large", key.clone(), Operation::Change(row(1, VALUE_BYTES_MAX + 1))),
+        ("value_too_large", key.clone(), Operation::Change(row(1, standard + 1))),
         ("empty_batch", key.clone(), Operation::Batch(Vec::new())),
         ("batch_too_large", key.clone(), Operation::Batch(vec![row(1, BATCH_BYTES_MAX / 2); 2])),
     ];
@@ -529,10 +530,15 @@ fn what_breaks_a_limit_is_refused_with_a_clear_error() {
         story.step(Input::Write { ask: AskId(1), write });
         assert_eq!(story.refusal(1), (Remedy::NotApplied, code));
     }
-    let mut story = Story::new();
-    let write = WriteAsk { operation: Operation::Change(row(KEY_BYTES_MAX, VALUE_BYTES_MAX)), ..put(&key, 1, LATE_MS) };
-    story.step(Input::Write { ask: AskId(1), write });
-    assert_eq!(story.answers, []);
+    for value_bytes_max in [*VALUE_BYTES_MAX_RANGE.start(), standard, *VALUE_BYTES_MAX_RANGE.end()] {
+        let mut story = Story::with(RouterLimits { value_bytes_max, ..RouterLimits::STANDARD });
+        for (ask, bytes) in [(1, value_bytes_max), (2, value_bytes_max + 1)] {
+            let write = WriteAsk { operation: Operation::Change(row(KEY_BYTES_MAX, bytes)), ..put(&key, 1, LATE_MS) };
+            story.step(Input::Write { ask: AskId(ask), write });
+        }
+        assert_eq!(story.answers.len(), 1, "{value_bytes_max}");
+        assert_eq!(story.refusal(2), (Remedy::NotApplied, "value_too_large"));
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use rehome_sources::SourceRow;
 
 /// Rows of one request. Reason: a few milliseconds of work, some hundred kilobytes.
 const BATCH: usize = 2_000;
-/// Bytes of keys and values at which a request is full. Reason: escaped as JSON they may take six times as much, which
-/// the server must still take.
+/// Bytes of keys and values of one request. Reason: escaped as JSON they may take six times as much, which the server
+/// must still take. A larger row goes as base64, which takes a third more.
 const BATCH_BYTES: usize = 4 << 20;
 /// Times a batch is sent before the import gives up. Reason: the server itself retries for its deadline each time.
 const TRIES_MAX: u32 = 20;
@@ -32,12 +32,14 @@ impl<'a> Sender<'a> {
 
     /// Takes a row; sends what there is when a batch is full, and tells whether it did.
     pub fn push(&mut self, position: u64, row: SourceRow, imported: &mut Imported) -> Result<bool, Failure> {
-        self.bytes += row.partition_key.len() + row.sort_key.len() + row.value.len();
-        self.batch.push((position, row));
-        let is_full = self.batch.len() == BATCH || self.bytes >= BATCH_BYTES;
+        let bytes = row.partition_key.len() + row.sort_key.len() + row.value.len();
+        // A row that is larger goes alone.
+        let is_full = self.batch.len() == BATCH || self.bytes + bytes > BATCH_BYTES;
         if is_full {
             self.flush(imported)?;
         }
+        self.bytes += bytes;
+        self.batch.push((position, row));
         Ok(is_full)
     }
 
@@ -46,7 +48,8 @@ impl<'a> Sender<'a> {
         let Some((first, _)) = self.batch.first() else { return Ok(()) };
         let first = *first;
         let parts = self.batch.iter().flat_map(|(_, row)| [&row.partition_key[..], &row.sort_key, &row.value]);
-        let encoding = Encoding::that_fits(&parts.collect::<Vec<_>>());
+        let fits = Encoding::that_fits(&parts.collect::<Vec<_>>());
+        let encoding = if self.bytes > BATCH_BYTES { Encoding::Base64 } else { fits };
         let shape = |(position, row): &(u64, SourceRow)| ImportRow {
             position: *position,
             key: encoding.write(&row.partition_key),
