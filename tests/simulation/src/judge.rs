@@ -1,12 +1,13 @@
 //! The comparison and the invariants, once everything is quiet.
 
+use crate::observed::{accepted, granted};
 use crate::operator::KEYSPACE;
 use crate::pauses::nothing_begins_while_paused;
 use crate::process::lock;
 use crate::trace::Counts;
 use crate::world::{Failure, World};
-use rehome_invariants::{Accepted, Cutover, Fence, Grant, History, Visible, VisibleRow, violations};
-use rehome_keyspace::{Epoch, KeyRange, Outcome, Selector, ShardId, Side, SlotId};
+use rehome_invariants::{Visible, VisibleRow, violations};
+use rehome_keyspace::{Epoch, KeyRange, Outcome, ShardId, Side, SlotId};
 use rehome_memory::MemoryStore;
 use rehome_oracle::history::WriteAnswered;
 use rehome_oracle::{Comparison, ControlStory, KeyspaceStory, fold};
@@ -24,7 +25,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     let control = world.site.broker.records(&rehome_control_log::control_partition());
     let story = ControlStory::of(&control);
     let keyspace = story.keyspace_named(KEYSPACE).ok_or_else(|| Failure("there is no keyspace".into()))?;
-    tellings_agree(world, &story)?;
+    let mut told: Vec<String> = tellings_agree(world, &story).err().map(|failure| failure.0).into_iter().collect();
     nothing_begins_while_paused(&control)?;
     let topic = data_topic(&keyspace.name, keyspace.id);
     let partitions: Vec<Vec<Logged>> =
@@ -34,9 +35,15 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
         world.trace.bytes(&Logged::encode(&logged.record, logged.offset.0));
     }
     let read = partitions.iter().map(|records| records.iter().cloned().map(Ok)).collect();
-    let folded = fold(&story, keyspace.id, read).map_err(|error| Failure(format!("the logs do not fold: {error}")))?;
+    let folded = fold(&story, keyspace.id, read).map_err(|error| {
+        told.push(format!("the logs do not fold: {error}"));
+        Failure(told.join("\n"))
+    })?;
     forget_lost_answers(world, &story, keyspace);
-    let mut history = history(&story, keyspace, &partitions, &folded);
+    let verdicts = world.site.network.verdicts();
+    told.extend(verdicts.differing.clone());
+    let mut history = granted(&control, &story, keyspace);
+    history.accepted = accepted(keyspace, &partitions, &verdicts, &folded);
     for client in &world.clients {
         history.acks.extend(client.acks.iter().cloned());
         history.reads.extend(client.reads.iter().cloned());
@@ -65,7 +72,6 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     leaves_nothing_behind(world)?;
     dropped_keyspaces_are_gone(world)?;
     let (findings, _) = comparison.finish();
-    let mut told = Vec::new();
     if !findings.is_clean() {
         told.push(format!("the comparison finds\n{findings}"));
     }
@@ -208,7 +214,7 @@ fn tellings_agree(world: &World, story: &ControlStory) -> Result<(), Failure> {
                 == (attempt.facts.outcome.map(|outcome| side_of(&attempt.facts, outcome)), attempt.facts.epoch)
         });
         if !same {
-            return Err(Failure(format!("the fold tells {:?}, the oracle {told:?}", attempt.facts)));
+            return Err(Failure(format!("R1: the fold tells {:?}, the oracle {told:?}", attempt.facts)));
         }
     }
     Ok(())
@@ -219,48 +225,4 @@ fn side_of(facts: &rehome_keyspace::AttemptFacts, outcome: Outcome) -> ShardId {
         Side::Source => facts.source,
         Side::Destination => facts.destination,
     }
-}
-
-fn history(
-    story: &ControlStory,
-    keyspace: &rehome_oracle::KeyspaceStory,
-    partitions: &[Vec<Logged>],
-    folded: &rehome_oracle::Folded,
-) -> History {
-    let mut history = History::default();
-    for (epoch, grant) in &keyspace.grants {
-        if let rehome_oracle::Grant::Created(shard) = grant {
-            let mine = |slot: &u32| story.granted(keyspace, rehome_keyspace::SlotId(*slot), *epoch) == Some(*shard);
-            let slots = (0..keyspace.placement.slot_count()).filter(mine).map(rehome_keyspace::SlotId);
-            history.grants.push(Grant { epoch: *epoch, shard: *shard, selector: keyspace.placement.selector(slots) });
-        }
-    }
-    for attempt in story.attempts.values() {
-        let selector: Selector = keyspace.placement.selector(story.moves[&attempt.move_id].slots.iter().copied());
-        let Some(outcome) = attempt.outcome else { continue };
-        let shard = match outcome.winner() {
-            Side::Source => attempt.source,
-            Side::Destination => attempt.destination,
-        };
-        history.grants.push(Grant { epoch: attempt.epoch, shard, selector: selector.clone() });
-        let fence = outcome.fence();
-        history.fences.push(Fence {
-            attempt: attempt.attempt,
-            shard: attempt.source,
-            selector,
-            epoch: attempt.epoch,
-            offset: fence,
-        });
-        if matches!(outcome, Outcome::Switched { .. }) && attempt.unequal_digests {
-            history.cutovers.push(Cutover { attempt: attempt.attempt, source: None, destinations: Vec::new() });
-        }
-    }
-    for (shard, records) in (0u32..).map(ShardId).zip(partitions) {
-        for logged in records.iter().filter(|logged| folded.accepted.contains(shard, logged.offset)) {
-            if let Ok(DataRecord::Write(write)) = DataRecord::read(&logged.record) {
-                history.accepted.push(Accepted::of(shard, logged.offset, &keyspace.placement, &write));
-            }
-        }
-    }
-    history
 }

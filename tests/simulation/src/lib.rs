@@ -11,12 +11,14 @@
 //! - [`client`]: closed-loop clients that remember every answer.
 //! - [`operator`]: who creates the keyspace and asks for reshards, and sometimes pauses or cancels.
 //! - [`judge`]: the comparison and the invariants, once everything is quiet; [`pauses`]: that paused jobs begin nothing.
+//! - [`observed`]: what the product granted and accepted, as the invariants take it.
 //! - [`witness`]: what replicas held at positions of their partitions.
 //! - [`trace`]: the hash of everything that happened, and what was counted.
 
 mod client;
 mod judge;
 mod network;
+mod observed;
 mod operator;
 mod options;
 mod pauses;

@@ -1,6 +1,7 @@
 //! Reads and verdicts between processes: each message waits until the scheduler draws it, or is lost.
 
-use rehome_keyspace::{KeyspaceId, ShardId};
+use crate::observed::Verdicts;
+use rehome_keyspace::{KeyspaceId, Offset, ShardId};
 use rehome_node::NodeReads;
 use rehome_ports::{ReadDone, ReadRefused, ReadRequest, Replicas, VerdictBatch, VerdictSink};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,7 @@ struct State {
     verdicts: BTreeMap<(String, String), VecDeque<VerdictBatch>>,
     sinks: BTreeMap<String, VerdictSink>,
     nodes: BTreeMap<String, NodeReads>,
+    told: Verdicts,
 }
 
 struct Call {
@@ -58,11 +60,22 @@ impl Network {
         let (network, node) = (self.clone(), node.to_owned());
         Arc::new(move |batch| {
             let mut state = network.lock();
+            state.told.note(&batch);
             let routers: Vec<String> = state.sinks.keys().cloned().collect();
             for router in routers {
                 state.verdicts.entry((node.clone(), router)).or_default().push_back(batch.clone());
             }
         })
+    }
+
+    /// Returns every verdict that a node told, heard or not.
+    pub fn verdicts(&self) -> Verdicts {
+        self.lock().told.clone()
+    }
+
+    /// A power loss took records: what was told of them is void.
+    pub fn forget_verdicts(&self, is_lost: impl Fn(KeyspaceId, ShardId, Offset) -> bool) {
+        self.lock().told.forget(is_lost);
     }
 
     /// Returns how many messages can be drawn now.

@@ -14,7 +14,8 @@ use rand::{Rng, SeedableRng};
 use rehome_keyspace::{NodeId, Offset};
 use rehome_memory::{Broker, Delivery, Fate, Faults, Lost, What};
 use rehome_ports::SnapshotStore;
-use rehome_records::control::CONTROL_TOPIC;
+use rehome_records::TopicPartition;
+use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -320,6 +321,10 @@ impl World {
         self.clients.iter_mut().for_each(|client| client.power_lost(self.now_ms, lost_since));
         let control = self.site.broker.records(&rehome_control_log::control_partition());
         self.folded_min = control.last().map_or(Offset(0), |last| last.offset.next());
+        self.site.network.forget_verdicts(|keyspace, shard, offset| {
+            let partition = TopicPartition::new(data_topic(KEYSPACE, keyspace), shard.0);
+            lost.iter().any(|lost| lost.partition == partition && lost.offset == offset)
+        });
         self.counts.records_lost += lost.len() as u64;
         self.lost.extend(lost);
         Ok(())
