@@ -17,7 +17,7 @@ CUTOVERS ?= 500
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 export LANES
 
-.PHONY: help demo bench test build install check fmt sim cutovers release setup clean
+.PHONY: help demo bench test build install check fmt sim mutants cutovers release setup clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do \
@@ -54,6 +54,9 @@ fmt: ## format the sources
 sim: ## run the simulation with more seeds (SEEDS=1000)
 	@scripts/setup.sh && . "$$HOME/.cache/rehome/env" && \
 		REHOME_SIM_SEEDS=$(SEEDS) cargo test --locked -p rehome-simulation -- --nocapture
+
+mutants: ## break the product on purpose, by each patch of tests/mutations, and see that it is noticed (ARGS='R6 R12-scan')
+	@scripts/mutants.sh $(ARGS)
 
 cutovers: ## five hundred cutovers under load, all counters zero (CUTOVERS=500)
 	@REHOME_CUTOVERS=$(CUTOVERS) LANES=cutovers scripts/test.sh
