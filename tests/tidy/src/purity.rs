@@ -58,7 +58,7 @@ pub fn bincode_calls(path: &str, text: &str) -> Vec<String> {
             Some(list) => list.split('}').next().unwrap_or_default(),
             None => after.split(|sign: char| !sign.is_alphanumeric() && sign != '_').next().unwrap_or_default(),
         };
-        let derives = |name: &str| matches!(name.trim(), "" | "Encode" | "Decode");
+        let derives = |name: &str| matches!(name.trim(), "" | "Encode" | "Decode" | "BorrowDecode");
         if names.is_empty() || !names.split(',').all(derives) {
             found.push(format!("{path}:{}: only {CODEC} calls bincode", line_of(&code, at)));
         }
@@ -112,7 +112,9 @@ mod tests {
             assert_eq!(bincode_calls("a.rs", bad).len(), 1, "{bad}");
             assert_eq!(bincode_calls(CODEC, bad), [""; 0]);
         }
-        for good in ["use bincode::{Decode, Encode};", "#[derive(bincode::Encode)]", "// bincode::encode_to_vec"] {
+        for good in
+            ["use bincode::{BorrowDecode, Decode, Encode};", "#[derive(bincode::Encode)]", "// bincode::encode_to_vec"]
+        {
             assert_eq!(bincode_calls("a.rs", good), [""; 0], "{good}");
         }
     }
