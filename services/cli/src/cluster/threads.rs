@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 /// The threads of a cluster.
 pub struct Threads {
@@ -108,13 +109,16 @@ const JOB_NICENESS: i32 = 10;
 
 impl Jobs for Threads {
     fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>) {
+        let told = name.clone();
         let polite = move || {
             // On Linux a thread has a priority of its own; elsewhere, or where it is refused, the job runs as it is.
             let thread = rustix::thread::gettid();
             if let Err(error) = rustix::process::setpriority_process(Some(thread), JOB_NICENESS) {
                 tracing::debug!(%error, "the job keeps its priority");
             }
+            let began = Instant::now();
             job();
+            tracing::debug!(job = told, took_ms = began.elapsed().as_millis() as u64, "job has ended");
         };
         Threads::spawn(self, name, None, polite);
     }
