@@ -95,10 +95,11 @@ fn broken_lines_are_reported_with_their_line_and_the_rest_is_read() {
 
 #[test]
 fn a_line_without_end_is_skipped_without_filling_the_memory() {
-    let long = "x".repeat(20 << 20);
+    let long = "x".repeat(64 << 20);
     let rows = read(format!("{{\"k\":\"{long}\"}}\n{{\"k\":\"a\"}}\n"), "k", None);
-    let longer = "row 1 (line 1): the line is longer than 16777216 bytes".to_string();
-    assert_eq!(rows, [Err(longer), Ok(row("a", "000000000002", "{\"k\":\"a\"}"))]);
+    let longer = "row 1 (line 1): the line is longer than 67108864 bytes".to_string();
+    // Not shown when it differs: it may be all of that.
+    assert!(rows == [Err(longer), Ok(row("a", "000000000002", "{\"k\":\"a\"}"))]);
 }
 
 #[test]

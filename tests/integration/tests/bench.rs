@@ -4,12 +4,13 @@ use rehome_integration::binaries;
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-const FIGURES: [&str; 16] = [
+const FIGURES: [&str; 17] = [
     "fdatasync_p50_ms",
     "fdatasync_max_ms",
     "rocksdb_synced_commits_per_sec",
     "rocksdb_unlogged_batch_writes_per_sec",
     "rocksdb_sst_ingest_rows_per_sec",
+    "rocksdb_copy_rows_per_sec",
     "rocksdb_scan_rows_per_sec",
     "load_rows_per_sec",
     "resident_after_load_mib",

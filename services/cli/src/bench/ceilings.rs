@@ -1,12 +1,14 @@
 //! What disk and RocksDB give by themselves, in the same run: the ceilings of everything else.
 
 use super::figures::Figures;
-use super::rows::{KEY_BYTES, VALUE_BYTES};
+use super::rows::{self, KEY_BYTES, VALUE_BYTES};
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 use rocksdb::{
-    BlockBasedOptions, DB, DBCompressionType, IngestExternalFileOptions, IteratorMode, Options, SstFileWriter,
-    WriteBatch, WriteOptions,
+    BlockBasedOptions, DB, DBCompressionType, IngestExternalFileOptions, Options, SstFileWriter, WriteBatch,
+    WriteOptions,
 };
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -24,6 +26,8 @@ const BATCH: u64 = 1_000;
 /// A prime above the number of batches, so no divisor of the rows: visits each row once, in a scattered order.
 const STRIDE: u64 = 7_919;
 const STACK_BYTES: usize = 128 << 10;
+/// Different values. Reason: they compress as little as those of the system, and take no time to be made.
+const VALUES: usize = 1 << 12;
 
 const _: () = assert!(STRIDE > ROWS_MAX / BATCH, "a divisor of the rows would leave some out");
 
@@ -33,8 +37,12 @@ pub fn measure(dir: &Path, rows: u64, concurrency: u32, figures: &mut Figures) -
     std::fs::create_dir_all(dir)?;
     syncs(dir, figures).context("cannot sync blocks")?;
     synced_commits(dir, concurrency, figures).context("cannot commit to RocksDB")?;
-    unlogged(dir, rows, figures).context("cannot write to RocksDB")?;
-    ingest(dir, rows, figures).context("cannot ingest into RocksDB")?;
+    let mut random = SmallRng::seed_from_u64(rows);
+    let values: Vec<Vec<u8>> = (0..VALUES).map(|_| rows::value(&mut random)).collect();
+    let source = unlogged(dir, rows, &values, figures).context("cannot write to RocksDB")?;
+    ingest(dir, rows, &values, figures).context("cannot ingest into RocksDB")?;
+    copy(dir, &source, rows, figures).context("cannot copy from RocksDB to RocksDB")?;
+    drop(source);
     std::fs::remove_dir_all(dir)?;
     Ok(())
 }
@@ -96,44 +104,76 @@ fn synced_commits(dir: &Path, writers: u32, figures: &mut Figures) -> anyhow::Re
 }
 
 /// Batches without a log, in a scattered order, then one scan of everything.
-fn unlogged(dir: &Path, rows: u64, figures: &mut Figures) -> anyhow::Result<()> {
+fn unlogged(dir: &Path, rows: u64, values: &[Vec<u8>], figures: &mut Figures) -> anyhow::Result<DB> {
     let db = DB::open(&options(), dir.join("unlogged"))?;
     let mut unlogged = WriteOptions::default();
     unlogged.disable_wal(true);
     let began = Instant::now();
     for first in (0..rows).step_by(BATCH as usize) {
         let mut batch = WriteBatch::default();
-        (first..first + BATCH).for_each(|number| batch.put(key(number * STRIDE % rows), [b'v'; VALUE_BYTES]));
+        (first..first + BATCH).for_each(|number| batch.put(key(number * STRIDE % rows), value(values, number)));
         db.write_opt(batch, &unlogged)?;
     }
     figures.rate("rocksdb_unlogged_batch_writes_per_sec", rows, began.elapsed());
     db.flush()?;
     let began = Instant::now();
+    scan(&db, rows, |_, _| Ok(()))?;
+    figures.rate("rocksdb_scan_rows_per_sec", rows, began.elapsed());
+    Ok(db)
+}
+
+/// Visits every row; there must be so many.
+fn scan(db: &DB, rows: u64, mut visit: impl FnMut(&[u8], &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut entries = db.raw_iterator();
+    entries.seek_to_first();
     let mut scanned = 0;
-    for row in db.iterator(IteratorMode::Start) {
-        row?;
+    while let Some((key, value)) = entries.item() {
+        visit(key, value)?;
         scanned += 1;
+        entries.next();
     }
+    entries.status()?;
     anyhow::ensure!(scanned == rows, "{scanned} rows were scanned, not {rows}");
-    figures.rate("rocksdb_scan_rows_per_sec", scanned, began.elapsed());
     Ok(())
 }
 
 /// Sorted rows into one file, and the file into a database.
-fn ingest(dir: &Path, rows: u64, figures: &mut Figures) -> anyhow::Result<()> {
-    let options = options();
+fn ingest(dir: &Path, rows: u64, values: &[Vec<u8>], figures: &mut Figures) -> anyhow::Result<()> {
+    let (options, path) = (options(), dir.join("run.sst"));
     let db = DB::open(&options, dir.join("ingested"))?;
-    let path = dir.join("run.sst");
     let began = Instant::now();
     let mut writer = SstFileWriter::create(&options);
     writer.open(&path)?;
-    (0..rows).try_for_each(|number| writer.put(key(number), [b'v'; VALUE_BYTES]))?;
+    (0..rows).try_for_each(|number| writer.put(key(number), value(values, number)))?;
     writer.finish()?;
-    let mut moved = IngestExternalFileOptions::default();
-    moved.set_move_files(true);
-    db.ingest_external_file_opts(&moved, vec![&path])?;
+    take_in(&db, &path)?;
     figures.rate("rocksdb_sst_ingest_rows_per_sec", rows, began.elapsed());
     Ok(())
+}
+
+/// What a copy is made of, without digests and checks: a scan into a file, the file taken in, and a scan of it.
+fn copy(dir: &Path, source: &DB, rows: u64, figures: &mut Figures) -> anyhow::Result<()> {
+    let (options, path) = (options(), dir.join("copied.sst"));
+    let db = DB::open(&options, dir.join("copied"))?;
+    let began = Instant::now();
+    let mut writer = SstFileWriter::create(&options);
+    writer.open(&path)?;
+    scan(source, rows, |key, value| Ok(writer.put(key, value)?))?;
+    writer.finish()?;
+    take_in(&db, &path)?;
+    scan(&db, rows, |_, _| Ok(()))?;
+    figures.rate("rocksdb_copy_rows_per_sec", rows, began.elapsed());
+    Ok(())
+}
+
+fn take_in(db: &DB, run: &Path) -> Result<(), rocksdb::Error> {
+    let mut moved = IngestExternalFileOptions::default();
+    moved.set_move_files(true);
+    db.ingest_external_file_opts(&moved, vec![run])
+}
+
+fn value(values: &[Vec<u8>], number: u64) -> &[u8] {
+    &values[number as usize % values.len()]
 }
 
 fn options() -> Options {
