@@ -82,7 +82,7 @@ impl Disk {
                 torn_bytes = cut.torn_bytes,
                 whole_bytes_behind = cut.beyond_bytes,
                 whole_records_behind = cut.beyond_records,
-                "log was torn at its end and is cut there; nothing that was synced is lost"
+                "the log is not whole at its end and is cut there: only what was not synced is lost, unless the disk itself lost more"
             );
         }
         let mut unsynced = WriteOptions::default();

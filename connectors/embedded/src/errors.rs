@@ -52,6 +52,8 @@ pub fn port_error(doing: &str, error: &rocksdb::Error) -> PortError {
         | ErrorKind::Incomplete
         | ErrorKind::Aborted
         | ErrorKind::ShutdownInProgress => PortError::not_applied(message),
+        // Somebody makes room, and it is asked for again.
+        ErrorKind::IOError if message.contains("No space left on device") => PortError::not_applied(message),
         _ => PortError::broken(message),
     }
 }

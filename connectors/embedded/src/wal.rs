@@ -43,6 +43,21 @@ pub struct Contents {
     pub beyond: Vec<Write>,
 }
 
+/// Records of a write at most: far more than a group has.
+const RECORDS_MAX: u64 = 1 << 16;
+
+impl Write {
+    /// Tells whether just one write may lie between this one and the record that comes next.
+    fn may_follow(&self, next: Option<u64>) -> bool {
+        next.is_some_and(|next| (next..=next + RECORDS_MAX).contains(&self.sequence))
+    }
+
+    /// Returns the number of the record that comes next.
+    fn end(&self) -> u64 {
+        self.sequence + u64::from(self.records)
+    }
+}
+
 impl Contents {
     /// Returns where the writes end that can be read from the start on.
     pub fn end(&self) -> usize {
@@ -54,27 +69,37 @@ impl Contents {
 pub fn read(file: &[u8], number: u64) -> Contents {
     let reader = Reader { file, number: (number as u32).to_le_bytes() };
     let mut contents = Contents::default();
-    let mut at = 0;
-    loop {
+    let (mut at, mut next) = (0, None);
+    let stopped = loop {
         match reader.write_at(at) {
             Found::Write(write) => {
                 at = write.bytes.end;
+                next = if write.records > 0 { Some(write.end()) } else { next };
                 contents.writes.extend((write.records > 0).then_some(write));
             }
-            Found::Torn(bytes) => {
-                at = bytes.start + 1;
+            Found::Torn { bytes, piece } => {
                 contents.torn = Some(bytes);
-                break;
+                break piece;
             }
-            Found::End => break,
+            Found::End(at) => break at,
         }
-    }
-    while let Some(found) = (at..file.len()).find(|at| reader.may_start(*at)) {
-        at = found + 1;
-        if let Found::Write(write) = reader.write_at(found) {
-            at = write.bytes.end;
-            contents.beyond.extend((write.records > 0).then_some(write));
-        }
+    };
+    let mut from = reader.behind(stopped, next);
+    while let Some(start) = from {
+        let mut at = start;
+        let stopped = loop {
+            match reader.write_at(at) {
+                // Within a block, a place that is told by what may be damaged.
+                Found::Write(write) if !at.is_multiple_of(BLOCK) && at == start && !write.may_follow(next) => break at,
+                Found::Write(write) => {
+                    at = write.bytes.end;
+                    contents.beyond.extend((write.records > 0).then_some(write));
+                }
+                Found::Torn { piece, .. } => break piece,
+                Found::End(at) => break at,
+            }
+        };
+        from = reader.next_block(stopped.max(start));
     }
     contents
 }
@@ -86,8 +111,13 @@ struct Reader<'a> {
 
 enum Found {
     Write(Write),
-    Torn(Range<usize>),
-    End,
+    /// Bytes that are no whole write, and where the piece lies that is not good.
+    Torn {
+        bytes: Range<usize>,
+        piece: usize,
+    },
+    /// No write begins here.
+    End(usize),
 }
 
 enum Piece {
@@ -107,9 +137,9 @@ impl Reader<'_> {
         loop {
             let (kind, bytes) = match self.piece(at) {
                 Piece::Good { kind, bytes } => (kind, bytes),
-                Piece::Bad { end } => return Found::Torn(start..end),
-                Piece::None if begun => return Found::Torn(start..at.min(self.file.len())),
-                Piece::None => return Found::End,
+                Piece::Bad { end } => return Found::Torn { bytes: start..end, piece: at },
+                Piece::None if begun => return Found::Torn { bytes: start..at.min(self.file.len()), piece: at },
+                Piece::None => return Found::End(at),
             };
             let end = bytes.end;
             match (kind, begun) {
@@ -122,7 +152,7 @@ impl Reader<'_> {
                     joined.extend_from_slice(&self.file[bytes]);
                     return Found::Write(write(start..end, &joined));
                 }
-                (WHOLE | FIRST | MIDDLE | LAST, _) => return Found::Torn(start..end),
+                (WHOLE | FIRST | MIDDLE | LAST, _) => return Found::Torn { bytes: start..end, piece: at },
                 // Says something of the file.
                 _ => return Found::Write(write(start..end, &[])),
             }
@@ -150,25 +180,84 @@ impl Reader<'_> {
         if bytes.end > self.file.len() || at % BLOCK + HEADER + length > BLOCK {
             return Piece::Bad { end: bytes.end.min(self.file.len()) };
         }
-        let checksum = crc32c::crc32c(&self.file[at + 6..bytes.end]);
-        let masked = checksum.rotate_right(15).wrapping_add(0xa282_ead8);
-        match masked.to_le_bytes() == header[..4] {
+        match self.checksum(at, bytes.end) == header[..4] {
             true => Piece::Good { kind: header[6], bytes },
             false => Piece::Bad { end: bytes.end },
         }
     }
 
-    /// Tells whether a write may start here, as the cheap parts of a header say.
-    fn may_start(&self, at: usize) -> bool {
-        self.file.get(at + 7..at + HEADER).is_some_and(|number| *number == self.number)
-            && matches!(self.file[at + 6], WHOLE | FIRST)
+    /// Returns where the next piece lies behind one that is not good, if anything of this life may lie there.
+    ///
+    /// Bytes of clients lie everywhere but where pieces begin, and may look like pieces. So only those places are looked
+    /// at that RocksDB made: the start of each block, and, within a block, where the header of the damaged piece says
+    /// that it ends, or where its checksum says so when its length is what was damaged.
+    fn behind(&self, at: usize, next: Option<u64>) -> Option<usize> {
+        let header = self.file.get(at..at + HEADER)?;
+        let length = usize::from(u16::from_le_bytes([header[4], header[5]]));
+        let block_end = (at - at % BLOCK + BLOCK).min(self.file.len());
+        let is_ours = TYPES.contains(&header[6]) && header[7..] == self.number;
+        if is_ours && let Some(end) = (at + HEADER..=block_end).find(|end| self.ends_there(at, *end)) {
+            return Some(end);
+        }
+        // Behind the end of this life lies an earlier one, cut anywhere; but where a block begins, a header does.
+        let continues =
+            self.file.get(at + HEADER..at + HEADER + 8).is_some_and(|bytes| Some(little_endian(bytes)) == next);
+        let end = at + HEADER + length;
+        let is_header = is_ours || at.is_multiple_of(BLOCK) || continues;
+        if is_header && end + HEADER <= block_end { Some(end) } else { self.next_block(at) }
+    }
+
+    /// Tells whether the piece has a right checksum when it ends there, and another one of this life follows.
+    fn ends_there(&self, at: usize, end: usize) -> bool {
+        let follows = self.file.get(end + 7..end + HEADER).is_some_and(|number| *number == self.number);
+        follows && TYPES.contains(&self.file[end + 6]) && self.file[at..at + 4] == self.checksum(at, end)
+    }
+
+    /// Returns the start of the next block, behind what belongs to a write that began before it.
+    fn next_block(&self, at: usize) -> Option<usize> {
+        let mut at = at - at % BLOCK + BLOCK;
+        while at + HEADER <= self.file.len() {
+            match self.piece(at) {
+                Piece::Good { kind: MIDDLE | LAST, bytes } => at = self.next_piece(bytes.end),
+                Piece::Good { .. } => return Some(at),
+                Piece::Bad { .. } | Piece::None => at = at - at % BLOCK + BLOCK,
+            }
+        }
+        None
+    }
+
+    /// Returns the checksum of type, number and bytes of a piece, as it stands in the header.
+    fn checksum(&self, at: usize, end: usize) -> [u8; 4] {
+        let checksum = crc32c::crc32c(&self.file[at + 6..end]);
+        checksum.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
     }
 }
 
 fn write(bytes: Range<usize>, batch: &[u8]) -> Write {
-    let number = |from: usize, to: usize| {
-        let part = batch.get(from..to).unwrap_or_default();
-        part.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte))
-    };
-    Write { bytes, sequence: number(0, 8), records: number(8, 12) as u32, filling: batch.ends_with(FILLING) }
+    let number = |range: Range<usize>| little_endian(batch.get(range).unwrap_or_default());
+    let records = number(8..12) as u32;
+    Write { bytes, sequence: number(0..8), records, filling: records == 1 && is_filling(&batch[12..]) }
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Tells whether the one change of a batch is a chunk of filling: nothing but filling, which no record is.
+///
+/// ```text
+/// 5 | family: varint | bytes of the key: varint | key | bytes of the value: varint | value
+/// ```
+fn is_filling(change: &[u8]) -> bool {
+    fn varint(bytes: &mut &[u8]) -> Option<usize> {
+        let length = bytes.iter().take(5).position(|byte| *byte < 0x80)? + 1;
+        let (number, rest) = bytes.split_at(length);
+        *bytes = rest;
+        Some(number.iter().rev().fold(0, |value, byte| value << 7 | usize::from(byte & 0x7f)))
+    }
+    let Some((5, mut rest)) = change.split_first() else { return false };
+    let parts = varint(&mut rest).and_then(|_family| varint(&mut rest)).and_then(|key| rest.get(key..));
+    let Some(mut rest) = parts else { return false };
+    let length = varint(&mut rest);
+    length == Some(rest.len()) && !rest.is_empty() && rest.chunks(FILLING.len()).all(|chunk| chunk == FILLING)
 }

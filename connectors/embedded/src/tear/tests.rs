@@ -30,8 +30,11 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 fn append(log: &EmbeddedLog, value: Vec<u8>) -> Offset {
+    append_record(log, Record { value: Some(value), ..Record::default() })
+}
+
+fn append_record(log: &EmbeddedLog, record: Record) -> Offset {
     let (told, answer) = channel();
-    let record = Record { value: Some(value), ..Record::default() };
     log.append(&partition(), Lane::Data, vec![record], Box::new(move |result| drop(told.send(result))));
     answer.recv().unwrap().unwrap()[0]
 }
@@ -53,10 +56,17 @@ struct Killed {
 
 impl Killed {
     fn new() -> Killed {
+        Killed::of((0..RECORDS).map(|number| Record { value: Some(value(number)), ..Record::default() }).collect())
+    }
+
+    fn of(records: Vec<Record>) -> Killed {
+        let count = records.len();
         let dir = tempfile::tempdir().unwrap();
         let log = EmbeddedLog::open(dir.path(), limits()).unwrap();
         log.ensure_topic(&partition().topic, 1).unwrap();
-        (0..RECORDS).for_each(|number| assert_eq!(append(&log, value(number)), Offset(number as u64)));
+        for (number, record) in (0..).zip(records) {
+            assert_eq!(append_record(&log, record), Offset(number));
+        }
         let mut others = files(dir.path());
         let (number, path) = log_files(dir.path()).unwrap().pop().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -64,7 +74,7 @@ impl Killed {
         let contents = wal::read(&bytes, number);
         assert_eq!((&contents.torn, contents.beyond.len()), (&None, 0));
         let mut writes = contents.writes;
-        writes.drain(..writes.len() - RECORDS);
+        writes.drain(..writes.len() - count);
         Killed { others, name, bytes, writes }
     }
 
@@ -218,5 +228,55 @@ fn a_write_is_read_wherever_in_a_block_the_one_before_it_ends() {
     // Headers take 11 bytes: where just that is left, the next write begins with a piece that holds nothing.
     for left in 0..=24 {
         assert_eq!(ends(rest - left), BLOCK - left);
+    }
+}
+
+/// Whole pieces of whole writes, for every file and about every sequence number that may come next.
+fn forged() -> Vec<u8> {
+    let piece = |number: u32, sequence: u64| {
+        let mut body = vec![5];
+        body.extend(number.to_le_bytes());
+        body.extend(sequence.to_le_bytes());
+        body.extend(1u32.to_le_bytes());
+        let checksum = crc32c::crc32c(&body).rotate_right(15).wrapping_add(0xa282_ead8);
+        [&checksum.to_le_bytes()[..], &12u16.to_le_bytes()[..], &body].concat()
+    };
+    (1..40).flat_map(|number| (1..30).map(move |sequence| (number, sequence))).flat_map(|(n, s)| piece(n, s)).collect()
+}
+
+#[test]
+fn values_that_look_like_parts_of_a_log_are_taken_for_none() {
+    let values = [vec![1; 40], forged(), forged()];
+    let killed = Killed::of(values.iter().map(|v| Record { value: Some(v.clone()), ..Record::default() }).collect());
+    let [_, _, last] = &killed.writes[..] else { panic!("{:?}", killed.writes) };
+    // The last write is torn in its middle, as what was not synced may be.
+    for at in last.bytes.clone().skip(30).step_by(601) {
+        let mut bytes = killed.bytes.clone();
+        let end = last.bytes.end.min(at + 64);
+        bytes[at..end].fill(0xee);
+        let dir = killed.with(&bytes);
+        let cut = look(dir.path()).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        assert_eq!(cut.map(|cut| (cut.at, cut.beyond_records)), Some((last.bytes.start, 0)), "byte {at}");
+    }
+    // An earlier life of the file left values behind the end of this one, cut anywhere.
+    for skipped in 0..40 {
+        let behind = [&killed.bytes[..last.bytes.end], &forged()[skipped..]].concat();
+        // Where the next block begins, RocksDB has always written a header.
+        let length = behind.len().min(last.bytes.end.next_multiple_of(32 << 10));
+        assert_eq!(look(killed.with(&behind[..length]).path()).unwrap(), None, "{skipped} bytes skipped");
+    }
+}
+
+#[test]
+fn damage_is_told_whatever_the_records_behind_it_end_in() {
+    let ending = |number: u8| {
+        let sort = [&[number][..], &crate::disk::FILLING[..]].concat();
+        Record { value: Some(vec![number; 200]), ..Record::default() }.with_header("rh-sort", sort)
+    };
+    let killed = Killed::of((0..4).map(ending).collect());
+    for write in &killed.writes[..3] {
+        let mut bytes = killed.bytes.clone();
+        bytes[write.bytes.start + 60] ^= 1;
+        damaged(killed.with(&bytes).path(), &format!("{write:?}"));
     }
 }
