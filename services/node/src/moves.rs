@@ -250,7 +250,8 @@ impl Replica {
         if let Some(event) = self.exported_before(duty) {
             self.running.insert(duty.id, Running::Told(event));
         } else if !duty.paused && self.core.holds_whole(&duty.selector) {
-            after.left_over.extend(duty.copy.checked_sub(1).map(|earlier| (duty.id, duty.source, earlier)));
+            // Copies are numbered from one.
+            after.left_over.extend((duty.copy > 1).then(|| (duty.id, duty.source, duty.copy - 1)));
             self.core.start_outbound(duty.id, duty.copy, (*duty.selector).clone(), pending);
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Export { copy: duty.copy }));
