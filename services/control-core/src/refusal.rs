@@ -14,8 +14,8 @@ pub enum Refusal {
     #[error("the command id was used before with other content; send the request again with a new id")]
     CommandReused,
     #[error(
-        "`{name}` is no name for a keyspace: use 1 to 100 of a-z, A-Z, 0-9, `-`, `_`, `.`; \
-         run `rehome keyspace create NAME`"
+        "`{name}` is no name for a keyspace: use 1 to 100 of a-z, A-Z, 0-9, `-`, `_`, `.`, and \
+         begin with a letter or a digit; run `rehome keyspace create NAME`"
     )]
     NameInvalid { name: String },
     #[error("keyspace `{name}` exists, with id {keyspace}; run `rehome keyspace show {name}`")]
@@ -68,6 +68,10 @@ pub enum Refusal {
         "some of the keys are in move {move_id} of a paused job; run `rehome resume {job}` or `rehome cancel {job}`"
     )]
     KeysInPausedJob { move_id: MoveId, job: JobId },
+    #[error(
+        "job {job} is still on its way to {shards} shards; run `rehome {way_out} {job}`, then reshard to another number"
+    )]
+    ReshardUnderWay { job: JobId, shards: u32, way_out: &'static str },
     #[error("move {move_id} is {phase}; this needs it to be {wanted}; run `rehome show {job}`")]
     PhaseOther { move_id: MoveId, job: JobId, phase: &'static str, wanted: &'static str },
     #[error("copy {copy} of move {move_id} is not the current one, {current}; run `rehome explain {job}`")]
@@ -127,6 +131,7 @@ impl Refusal {
             Refusal::KeysKeptAtSource { .. } => "keys-kept-at-source",
             Refusal::KeysInCleanup { .. } => "keys-in-cleanup",
             Refusal::KeysInPausedJob { .. } => "keys-in-paused-job",
+            Refusal::ReshardUnderWay { .. } => "reshard-under-way",
             Refusal::PhaseOther { .. } => "phase-other",
             Refusal::CopyOther { .. } => "copy-other",
             Refusal::SnapshotMissing { .. } => "snapshot-missing",

@@ -86,6 +86,7 @@ pub const KINDS: &[Kind] = &[
     kind("cancel_too_late", 409, None, "everything of the job has switched"),
     kind("complete_too_early", 409, None, "the job has not switched yet"),
     kind("keys_in_paused_job", 409, None, "some of the keys are in a move of a paused job"),
+    kind("reshard_under_way", 409, None, "another job is on its way to another number of shards"),
     kind("pause_too_late", 409, None, "nothing of the job is left to pause"),
     kind("not_paused", 409, None, "the job is not paused"),
     kind("job_paused", 409, None, "the move takes no further step while its job is paused"),

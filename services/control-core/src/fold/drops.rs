@@ -42,7 +42,7 @@ impl ControlState {
     }
 
     /// Returns the verb that ends a move sooner or later.
-    fn way_out(&self, one: &Move) -> &'static str {
+    pub(super) fn way_out(&self, one: &Move) -> &'static str {
         match one.phase {
             Phase::Switched { .. } => "complete",
             _ if self.is_paused(one.job) => "cancel",

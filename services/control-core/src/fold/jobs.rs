@@ -17,8 +17,13 @@ impl ControlState {
         if asked.moves.is_empty() {
             return Err(Refusal::JobEmpty);
         }
+        let other = self.other_reshard(&asked);
         for wanted in &asked.moves {
-            check_move(keyspace, wanted, asked.shards)?;
+            // A plan to another number counts on the routes that the job under way is about to change.
+            check_move(keyspace, wanted, asked.shards).map_err(|refusal| match (refusal, &other) {
+                (Refusal::SlotNotOwned { .. }, Some(other)) => other.clone(),
+                (refusal, _) => refusal,
+            })?;
         }
         check_named_once(&asked.moves)?;
         let selector = |wanted: &MoveWanted| {
@@ -27,6 +32,9 @@ impl ControlState {
         let selectors: Vec<Arc<Selector>> = asked.moves.iter().map(selector).collect();
         for selector in &selectors {
             self.check_keys_free(keyspace, selector)?;
+        }
+        if let Some(other) = other {
+            return Err(other);
         }
 
         let job = JobId(at.offset.0);
@@ -54,6 +62,14 @@ impl ControlState {
         };
         Arc::make_mut(&mut self.jobs).insert(job, Arc::new(submitted));
         Ok(Decision::Accepted(Accepted::JobSubmitted(job, ids)))
+    }
+
+    /// Refuses a job while another is on its way to another number of shards: both cannot come true.
+    fn other_reshard(&self, asked: &JobSubmitted) -> Option<Refusal> {
+        let moving = self.open_moves().filter(|one| one.keyspace == asked.keyspace && one.phase.is_before_switch());
+        let mut others = moving.filter_map(|one| Some((one, self.job(one.job)?)));
+        let (one, job) = others.find(|(_, job)| job.shards != asked.shards)?;
+        Some(Refusal::ReshardUnderWay { job: job.id, shards: job.shards, way_out: self.way_out(one) })
     }
 
     /// Refuses keys (not slot names) that are in an open move, or not yet cleaned up after one.

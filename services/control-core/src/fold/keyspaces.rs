@@ -85,5 +85,11 @@ fn routes_at_creation(slots: u32, shards: u32) -> Vec<Route> {
 fn check_name(name: &str) -> Result<(), Refusal> {
     let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-    if fits && plain { Ok(()) } else { Err(Refusal::NameInvalid { name: name.chars().take(NAME_BYTES_MAX).collect() }) }
+    // Else it could be taken for a folder, an option, or a step up in a path.
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if fits && plain && begins {
+        Ok(())
+    } else {
+        Err(Refusal::NameInvalid { name: name.chars().take(NAME_BYTES_MAX).collect() })
+    }
 }

@@ -1,10 +1,10 @@
 //! Jobs that take no further step for a while.
 
 use super::world::*;
-use crate::{JobState, Phase};
+use crate::{Decision, JobState, Phase};
 use rehome_keyspace::{MoveId, Nonce, Side};
 use rehome_records::ControlEvent;
-use rehome_records::control::JobOptions;
+use rehome_records::control::{JobOptions, JobSubmitted};
 
 fn resume(world: &World) -> ControlEvent {
     ControlEvent::ResumeRequested { job: world.job() }
@@ -77,6 +77,29 @@ fn a_paused_job_is_cancelled_as_any_other() {
         }
         world.bring_to("cancelled");
         assert_eq!(world.state.job_state(world.job()), Some(JobState::Cancelled));
+    }
+}
+
+#[test]
+fn while_a_job_is_on_its_way_no_other_number_of_shards_is_accepted() {
+    for (phase, verb) in [("planned", "wait"), ("catching-up", "wait"), ("catching-up", "cancel")] {
+        let mut world = World::with_move(KEEP);
+        world.bring_to(phase);
+        if verb == "cancel" {
+            world.tell(pause(world.job()));
+        }
+        let mut ask = |shards, slots| {
+            let submitted = job(world.keyspace().id, vec![wanted(0, 1, &[slots])], KEEP);
+            let ControlEvent::JobSubmitted(submitted) = submitted else { panic!("a job") };
+            world.tell(ControlEvent::JobSubmitted(JobSubmitted { shards, ..submitted }))
+        };
+        // Keys that do not move, and keys that are not where the plan has them.
+        for slots in [(0, 1), (8, 9)] {
+            let Decision::Refused(refusal) = ask(3, slots) else { panic!("a second reshard while {phase}") };
+            assert_eq!(refusal.code(), "reshard-under-way");
+            assert!(refusal.to_string().contains(&format!("`rehome {verb} ")), "{refusal}");
+        }
+        assert_eq!(word(&ask(4, (0, 1))), "accepted", "the same number is no contradiction");
     }
 }
 
