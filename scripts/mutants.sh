@@ -42,7 +42,9 @@ survey() {
 tests_of() { # crate
     cargo test --locked --quiet -p "$1" --no-run >"$log" 2>&1 || { echo "does not compile: see $log"; return; }
     if timeout "$seconds_max" cargo test --locked --quiet -p "$1" >"$log" 2>&1; then echo clean; return; fi
-    echo "seen by $(sed -n 's/^    \([a-z0-9_:]*\)$/\1/p' "$log" | sort -u | paste -sd, | sed 's/,/, /g')"
+    local names
+    names="$(sed -n 's/^    \([a-z0-9_:]*\)$/\1/p' "$log" | sort -u | paste -sd, | sed 's/,/, /g')"
+    [ -n "$names" ] && echo "seen by $names" || echo "ended without a failed test: see $log"
 }
 
 begins() { # patch, names...

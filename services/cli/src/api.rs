@@ -84,6 +84,15 @@ impl Api {
         self.cluster.desk().state().keyspace_named(name).cloned().ok_or_else(|| Refusal::no_keyspace(name))
     }
 
+    /// Returns the keyspace of that name, if it is the one with that id, where the client knows which it means.
+    fn keyspace_with(&self, name: &str, id: Option<u64>) -> Result<Keyspace, Refusal> {
+        let found = self.keyspace(name)?;
+        match id.filter(|id| *id != found.id.0) {
+            Some(id) => Err(Refusal::other_keyspace(name, id, found.id.0)),
+            None => Ok(found),
+        }
+    }
+
     fn deadline_ms(&self) -> u64 {
         self.cluster.clock().now_ms() + DEADLINE_MS
     }

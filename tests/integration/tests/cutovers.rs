@@ -44,7 +44,7 @@ fn demo(cutovers: usize) -> Value {
 
 /// Tells whether a cutover had enough rows, and an acknowledged write near enough on either side.
 fn counts(cutover: &Value) -> bool {
-    let within = |field: &str| cutover[field].as_f64().is_some_and(|ms| ms <= WRITTEN_WITHIN_MS);
+    let within = |field: &str| cutover[field].as_f64().is_some_and(|ms| (-2.0..=WRITTEN_WITHIN_MS).contains(&ms));
     let rows = cutover["rows"].as_u64().is_some_and(|rows| rows >= ROWS);
     rows && within("written_before_ms") && within("written_after_ms")
 }

@@ -67,6 +67,11 @@ impl Refusal {
         Refusal::new("keyspace_unknown", format!("there is no keyspace {name:?}")).next("rehome keyspace list")
     }
 
+    pub fn other_keyspace(name: &str, id: u64, found: u64) -> Refusal {
+        let message = format!("the keyspace {name:?} with id {id} was dropped; the one of that name has id {found}");
+        Refusal::new("keyspace_unknown", message).next(format!("rehome keyspace show {name}"))
+    }
+
     pub fn no_job(job: u64) -> Refusal {
         Refusal::new("job_unknown", format!("there is no job {job}")).next("rehome list")
     }
@@ -209,7 +214,13 @@ pub async fn no_such_method(method: Method, uri: Uri) -> Refusal {
 
 /// Gives refusals that the framework made the shape of ours, and counts all of them.
 pub async fn shape_and_count(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
+    let response = match request.uri().query().is_none_or(is_text) {
+        true => next.run(request).await,
+        // Else the bytes would be replaced, and another key be meant.
+        false => {
+            Refusal::bad_request("the query holds bytes that are no UTF-8; `encoding=base64` takes any").into_response()
+        }
+    };
     if response.status().as_u16() < 400 {
         return response;
     }
@@ -219,6 +230,26 @@ pub async fn shape_and_count(State(api): State<Arc<Api>>, request: Request, next
         api.told.count(kind);
     }
     response
+}
+
+/// Tells whether a query is UTF-8 once its escapes are read.
+fn is_text(query: &str) -> bool {
+    let mut bytes = Vec::with_capacity(query.len());
+    let mut rest = query.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = after.get(..2).filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        match escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    std::str::from_utf8(&bytes).is_ok()
 }
 
 async fn shaped(response: Response) -> Response {
@@ -240,6 +271,16 @@ async fn shaped(response: Response) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_is_text_or_not_by_what_its_escapes_say() {
+        for good in ["", "key=a&sort=%2F", "key=%EF%BF%BD", "key=%C3%BC", "key=100%", "key=%zz"] {
+            assert!(is_text(good), "{good}");
+        }
+        for bad in ["key=%ff", "key=%C3&sort=", "key=%c3%28"] {
+            assert!(!is_text(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn a_refusal_names_the_commands_of_its_text_as_next_steps() {

@@ -16,7 +16,7 @@ pub async fn import(
     body: Result<Json<ImportBody>, JsonRejection>,
 ) -> Result<Json<ImportShape>, Refusal> {
     let Json(body) = body?;
-    let keyspace = state.keyspace(&name)?.id;
+    let keyspace = state.keyspace_with(&name, body.keyspace_id)?.id;
     let read = |text: &str| body.encoding.read(text).map_err(Refusal::bad_request);
     let deadline_ms = state.deadline_ms();
     let rows = body.rows.len();

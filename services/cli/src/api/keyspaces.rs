@@ -109,13 +109,17 @@ pub async fn drop(
     query: Result<Query<DropQuery>, QueryRejection>,
 ) -> Result<Json<DroppedShape>, Refusal> {
     let Query(query) = query?;
-    let keyspace = state.keyspace(&name)?;
+    let keyspace = state.keyspace_with(&name, query.id)?;
     let event = ControlEvent::KeyspaceDropped { keyspace: keyspace.id };
     rehearse(&state, event.clone())?;
     let (counting, counted) = (std::sync::Arc::clone(&state), keyspace.clone());
     // It reads stores: not on a thread that answers others.
     let size = tokio::task::spawn_blocking(move || super::plan::size_of(&counting, &counted));
-    let size = size.await.map_err(|_| Refusal::stopped())??;
+    let size = size.await.map_err(|_| Refusal::stopped())?.or_else(|error| {
+        // Somebody else may have dropped it meanwhile; then its stores cannot be read.
+        state.keyspace_with(&name, Some(keyspace.id.0))?;
+        Err(Refusal::from(error))
+    })?;
     let next_steps = if query.dry_run {
         vec![format!("rehome keyspace drop {name} --yes")]
     } else {

@@ -6,6 +6,7 @@ use crate::wire::{RowsShape, ScanQuery};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
+use rehome_keyspace::KeyspaceId;
 use rehome_router::{ScanAsk, ScanCursor};
 use tokio::sync::oneshot;
 
@@ -19,9 +20,11 @@ pub async fn scan(
 ) -> Result<Json<RowsShape>, Refusal> {
     let Query(query) = query?;
     let keyspace = state.keyspace(&name)?.id;
-    let unhex =
-        |text: &str| parse::unhex(text).ok_or_else(|| Refusal::new("bad_cursor", format!("{text:?} is no cursor")));
-    let after = query.after.as_deref().map(unhex).transpose()?.map(ScanCursor);
+    let read = |text: &str| {
+        let bad = || Refusal::new("bad_cursor", format!("{text:?} is no cursor of a scan of keyspace {name:?}"));
+        read_cursor(text, keyspace).ok_or_else(bad)
+    };
+    let after = query.after.as_deref().map(read).transpose()?;
     let level = parse::level(query.level.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE);
     let ask = ScanAsk { keyspace, level, limit, after, deadline_ms: state.deadline_ms() };
@@ -30,7 +33,34 @@ pub async fn scan(
     let answer = told.await.map_err(|_| Refusal::stopped())?.map_err(Refusal::router)?;
     Ok(Json(RowsShape {
         rows: answer.rows.iter().map(shapes::row).collect(),
-        next: answer.next.map(|ScanCursor(cursor)| parse::hex(&cursor)),
+        next: answer.next.map(|cursor| cursor_text(&cursor, keyspace)),
         missing: answer.missing.iter().map(|range| format!("{range:?}")).collect(),
     }))
+}
+
+/// A cursor names its keyspace: one of the same name that was made later is another.
+fn cursor_text(ScanCursor(position): &ScanCursor, keyspace: KeyspaceId) -> String {
+    parse::hex(&[&keyspace.0.to_be_bytes()[..], position].concat())
+}
+
+fn read_cursor(text: &str, keyspace: KeyspaceId) -> Option<ScanCursor> {
+    let bytes = parse::unhex(text)?;
+    let position = bytes.strip_prefix(&keyspace.0.to_be_bytes()[..])?;
+    Some(ScanCursor(position.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_for_its_own_keyspace_only() {
+        let cursor = ScanCursor(vec![1, 2, 0xff]);
+        let text = cursor_text(&cursor, KeyspaceId(7));
+        assert_eq!(read_cursor(&text, KeyspaceId(7)), Some(cursor));
+        assert_eq!(read_cursor(&text, KeyspaceId(8)), None);
+        for bad in ["", "00", "0102ff", "zz"] {
+            assert_eq!(read_cursor(bad, KeyspaceId(7)), None, "{bad}");
+        }
+    }
 }

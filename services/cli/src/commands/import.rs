@@ -111,14 +111,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let format = FormatArg::choose(args.format, &args.file)?;
     let mut input = Input::open(args, format)?;
     let client = Client::new(&args.remote);
-    let _: KeyspaceShape = client.get(&format!("/v1/keyspaces/{}", segment(&args.keyspace)), &serde_json::json!({}))?;
+    let keyspace: KeyspaceShape =
+        client.get(&format!("/v1/keyspaces/{}", segment(&args.keyspace)), &serde_json::json!({}))?;
     let status: StatusShape = client.get("/v1/status", &serde_json::json!({}))?;
     let source = input.source(args)?;
     let rows = input.rows(args.unique)?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &args.file)).transpose()?;
     let import = Import {
         args,
-        sender: Sender::new(&client, &args.keyspace, &source),
+        sender: Sender::new(&client, &keyspace, &source),
         value_bytes_max: usize::try_from(status.value_bytes_max).unwrap_or(usize::MAX),
         rejects,
         seen: (args.unique || args.exported).then(HashSet::new),

@@ -108,11 +108,13 @@ pub fn run(command: &Which) -> Result<(), Failure> {
         }
         Which::Drop { name, yes, dry_run, .. } => {
             let path = format!("/v1/keyspaces/{}", segment(name));
+            let mut id = None;
             if !yes && !dry_run {
-                let goes: DroppedShape = client.delete(&path, &DropQuery { dry_run: true })?;
+                let goes: DroppedShape = client.delete(&path, &DropQuery { dry_run: true, id })?;
                 confirm(&goes)?;
+                id = Some(goes.id);
             }
-            let dropped: DroppedShape = client.delete(&path, &DropQuery { dry_run: *dry_run })?;
+            let dropped: DroppedShape = client.delete(&path, &DropQuery { dry_run: *dry_run, id })?;
             print(json, &dropped, describe_drop);
         }
         Which::Show { name, key: None, .. } => {

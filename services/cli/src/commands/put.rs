@@ -9,7 +9,7 @@ use crate::wire::{Encoding, PutBody, WriteShape};
 /// Write one row
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome put flights ORD 2001-01-01 '{\"delay\":3}'\n  rehome put flights ORD 2001-01-01 '{}' --if absent\n\nA key or sort key has at most 4096 bytes, a value at most 1048576; a key is not empty."
+    after_help = "Examples:\n  rehome put flights ORD 2001-01-01 '{\"delay\":3}'\n  rehome put flights ORD 2001-01-01 '{}' --if absent\n\nA key or sort key has at most 4096 bytes, a value at most 1048576, or what `rehome up\n--value-bytes-max` says; a key is not empty."
 )]
 pub struct Args {
     keyspace: String,

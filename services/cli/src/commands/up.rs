@@ -153,7 +153,8 @@ async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
     let asked = args.address();
     let listener = TcpListener::bind(asked).await.map_err(|error| {
         let message = format!("cannot listen on {asked}: {error}");
-        Failure::new(Exit::Failed, "listen_failed", message).next("rehome up --port 0")
+        let again = if args.ephemeral { "--ephemeral".into() } else { format!("--data {}", dir.display()) };
+        Failure::new(Exit::Failed, "listen_failed", message).next(format!("rehome up {again} --port 0"))
     })?;
     let address = listener.local_addr().context("the listener has no address")?;
     std::fs::write(&address_file, format!("http://{address}\n")).context("cannot write the address")?;

@@ -30,7 +30,8 @@ const WRITTEN_WITHIN_MS: f64 = 50.0;
 
 impl CutoverSeen {
     pub fn is_written_around(&self) -> bool {
-        let within = |ms: Option<f64>| ms.is_some_and(|ms| ms <= WRITTEN_WITHIN_MS);
+        // The log tells times to the millisecond, so a write may seem to lie a little on the other side.
+        let within = |ms: Option<f64>| ms.is_some_and(|ms| (-2.0..=WRITTEN_WITHIN_MS).contains(&ms));
         self.rows >= ROWS_MIN && within(self.written_before_ms) && within(self.written_after_ms)
     }
 }

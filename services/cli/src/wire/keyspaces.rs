@@ -76,6 +76,9 @@ pub struct DropQuery {
     /// Say what would go, and drop nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Id of the keyspace that is meant: another one of the same name is not dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
 }
 
 /// A keyspace that was dropped, or would be.

@@ -181,6 +181,9 @@ pub struct BatchResult {
 #[serde(deny_unknown_fields)]
 pub struct ImportBody {
     pub source: String,
+    /// Id of the keyspace that the source began with: nothing is written to another one of the same name.
+    #[serde(default)]
+    pub keyspace_id: Option<u64>,
     #[serde(default)]
     pub encoding: Encoding,
     pub rows: Vec<ImportRow>,

@@ -4,7 +4,7 @@ use super::Imported;
 use crate::client::{Client, segment};
 use crate::commands::command_again;
 use crate::exit::{Exit, Failure};
-use crate::wire::{Encoding, ImportBody, ImportRow, ImportShape};
+use crate::wire::{Encoding, ImportBody, ImportRow, ImportShape, KeyspaceShape};
 use rehome_sources::SourceRow;
 
 /// Rows of one request. Reason: a few milliseconds of work, some hundred kilobytes.
@@ -20,14 +20,16 @@ pub struct Sender<'a> {
     client: &'a Client,
     path: String,
     source: String,
+    keyspace_id: u64,
     batch: Vec<(u64, SourceRow)>,
     bytes: usize,
 }
 
 impl<'a> Sender<'a> {
-    pub fn new(client: &'a Client, keyspace: &str, source: &str) -> Sender<'a> {
-        let path = format!("/v1/keyspaces/{}/import", segment(keyspace));
-        Sender { client, path, source: source.to_owned(), batch: Vec::with_capacity(BATCH), bytes: 0 }
+    pub fn new(client: &'a Client, keyspace: &KeyspaceShape, source: &str) -> Sender<'a> {
+        let path = format!("/v1/keyspaces/{}/import", segment(&keyspace.name));
+        let (source, batch) = (source.to_owned(), Vec::with_capacity(BATCH));
+        Sender { client, path, source, keyspace_id: keyspace.id, batch, bytes: 0 }
     }
 
     /// Takes a row; sends what there is when a batch is full, and tells whether it did.
@@ -56,7 +58,8 @@ impl<'a> Sender<'a> {
             sort: encoding.write(&row.sort_key),
             value: encoding.write(&row.value),
         };
-        let body = ImportBody { source: self.source.clone(), encoding, rows: self.batch.iter().map(shape).collect() };
+        let rows = self.batch.iter().map(shape).collect();
+        let body = ImportBody { source: self.source.clone(), keyspace_id: Some(self.keyspace_id), encoding, rows };
         let mut done_once = None;
         for _ in 0..TRIES_MAX {
             let answer: ImportShape = self.client.post(&self.path, &body).map_err(cut_short)?;
