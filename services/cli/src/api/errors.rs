@@ -217,9 +217,9 @@ pub async fn shape_and_count(State(api): State<Arc<Api>>, request: Request, next
     let response = match request.uri().query().is_none_or(is_text) {
         true => next.run(request).await,
         // Else the bytes would be replaced, and another key be meant.
-        false => {
-            Refusal::bad_request("the query holds bytes that are no UTF-8; `encoding=base64` takes any").into_response()
-        }
+        false => Refusal::bad_request("the query holds bytes that are no UTF-8; `encoding=base64` takes any")
+            .next("rehome get --help")
+            .into_response(),
     };
     if response.status().as_u16() < 400 {
         return response;

@@ -21,8 +21,10 @@ pub async fn scan(
     let Query(query) = query?;
     let keyspace = state.keyspace(&name)?.id;
     let read = |text: &str| {
-        let bad = || Refusal::new("bad_cursor", format!("{text:?} is no cursor of a scan of keyspace {name:?}"));
-        read_cursor(text, keyspace).ok_or_else(bad)
+        read_cursor(text, keyspace).ok_or_else(|| {
+            let message = format!("{text:?} is no cursor of a scan of keyspace {name:?} with id {keyspace}");
+            Refusal::new("bad_cursor", message).next(format!("rehome scan {name}"))
+        })
     };
     let after = query.after.as_deref().map(read).transpose()?;
     let level = parse::level(query.level.as_deref())?;
