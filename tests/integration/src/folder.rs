@@ -11,10 +11,14 @@ use rehome_records::{ControlEvent, ControlRecord, Logged, Record, TopicPartition
 use rehome_rocks::RocksNode;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 const LIMITS: ReadLimits = ReadLimits { records_max: 4_096, bytes_max: 4 << 20 };
+
+/// Longest time until a folder is free that somebody has just closed; it takes milliseconds.
+const FREE_MAX: Duration = Duration::from_secs(10);
 
 /// An opened folder. Nobody else can open it meanwhile.
 pub struct Folder {
@@ -29,9 +33,18 @@ pub struct Compared {
     pub writes_repeated: u64,
 }
 
+/// A process that another thread of the test is just starting shares this one's open files until it has become the
+/// program, and so a lock that was given back already.
+pub fn wait_until_free(log: PathBuf) -> anyhow::Result<()> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(rehome_embedded::wait_until_free(&log)));
+    told.recv_timeout(FREE_MAX).context("the folder is held by somebody")?.context("cannot look at the folder")
+}
+
 impl Folder {
     pub fn open(dir: &Path) -> anyhow::Result<Folder> {
         let data = dir.join("data");
+        wait_until_free(data.join("log"))?;
         let log = EmbeddedLog::open(&data.join("log"), Limits::default()).context("cannot open the log")?;
         let stores = RocksNode::open(&data.join("stores")).context("cannot open the stores")?;
         Ok(Folder { log, stores })
