@@ -68,40 +68,27 @@ impl Contents {
 /// Reads a file of that number.
 pub fn read(file: &[u8], number: u64) -> Contents {
     let reader = Reader { file, number: (number as u32).to_le_bytes() };
-    let mut contents = Contents::default();
-    let (mut at, mut next) = (0, None);
-    let stopped = loop {
-        match reader.write_at(at) {
-            Found::Write(write) => {
-                at = write.bytes.end;
-                next = if write.records > 0 { Some(write.end()) } else { next };
-                contents.writes.extend((write.records > 0).then_some(write));
-            }
-            Found::Torn { bytes, piece } => {
-                contents.torn = Some(bytes);
-                break piece;
-            }
-            Found::End(at) => break at,
-        }
-    };
+    let Chain { writes, torn, stopped } = reader.chain(0);
+    let next = writes.last().map(Write::end);
+    let mut beyond = Vec::new();
     let mut from = reader.behind(stopped, next);
     while let Some(start) = from {
-        let mut at = start;
-        let stopped = loop {
-            match reader.write_at(at) {
-                // Within a block, a place that is told by what may be damaged.
-                Found::Write(write) if !at.is_multiple_of(BLOCK) && at == start && !write.may_follow(next) => break at,
-                Found::Write(write) => {
-                    at = write.bytes.end;
-                    contents.beyond.extend((write.records > 0).then_some(write));
-                }
-                Found::Torn { piece, .. } => break piece,
-                Found::End(at) => break at,
-            }
-        };
-        from = reader.next_block(stopped.max(start));
+        let Chain { writes, stopped, .. } = reader.chain(start);
+        // A place within a block is told by what may be damaged.
+        let is_sound = start.is_multiple_of(BLOCK) || writes.first().is_some_and(|first| first.may_follow(next));
+        from = reader.next_block(if is_sound { stopped } else { start });
+        beyond.extend(writes.into_iter().filter(|_| is_sound));
     }
-    contents
+    Contents { writes, torn, beyond }
+}
+
+/// Whole writes that follow one another.
+struct Chain {
+    writes: Vec<Write>,
+    /// What is no whole write behind them, and yet of this life.
+    torn: Option<Range<usize>>,
+    /// Where the piece lies with which they stop.
+    stopped: usize,
 }
 
 struct Reader<'a> {
@@ -127,6 +114,20 @@ enum Piece {
 }
 
 impl Reader<'_> {
+    fn chain(&self, mut at: usize) -> Chain {
+        let mut writes = Vec::new();
+        loop {
+            match self.write_at(at) {
+                Found::Write(write) => {
+                    at = write.bytes.end;
+                    writes.extend((write.records > 0).then_some(write));
+                }
+                Found::Torn { bytes, piece } => return Chain { writes, torn: Some(bytes), stopped: piece },
+                Found::End(stopped) => return Chain { writes, torn: None, stopped },
+            }
+        }
+    }
+
     /// Returns the write whose first piece comes next.
     fn write_at(&self, at: usize) -> Found {
         let start = self.next_piece(at);

@@ -21,18 +21,17 @@ impl Setup {
         made["id"].to_string()
     }
 
-    fn ask(&self, method: &str, path: &str) -> Answer {
-        ask(&self.http, method, &format!("{}{path}", self.shell.server()))
+    fn get(&self, path: &str) -> Answer {
+        self.http.get(self.shell.server(), path, &[]).expect("an answer")
+    }
+
+    fn delete(&self, path: &str) -> Answer {
+        self.http.delete(self.shell.server(), path, &[]).expect("an answer")
     }
 
     fn rows(&self) -> usize {
-        self.ask("GET", "/v1/keyspaces/x/scan").body["rows"].as_array().expect("rows").len()
+        self.get("/v1/keyspaces/x/scan").body["rows"].as_array().expect("rows").len()
     }
-}
-
-fn ask(http: &Http, method: &str, url: &str) -> Answer {
-    let raw = http.raw(method, url, &[], None).expect("an answer");
-    Answer { status: raw.status, body: raw.json().expect("JSON") }
 }
 
 fn refused(answer: &Answer, status: u16, code: &str) {
@@ -44,16 +43,16 @@ fn refused(answer: &Answer, status: u16, code: &str) {
 fn who_began_with_the_old_one_is_refused_and_the_new_one_stays_as_it_is() {
     let setup = Setup { shell: Shell::start().expect("it starts"), http: Http::default() };
     let old = setup.make(9);
-    let cursor = setup.ask("GET", "/v1/keyspaces/x/scan?limit=1").body["next"].as_str().expect("a cursor").to_owned();
+    let cursor = setup.get("/v1/keyspaces/x/scan?limit=1").body["next"].as_str().expect("a cursor").to_owned();
     setup.shell.good("keyspace drop x --yes");
     setup.make(7);
 
-    refused(&setup.ask("GET", &format!("/v1/keyspaces/x/scan?after={cursor}")), 400, "bad_cursor");
+    refused(&setup.get(&format!("/v1/keyspaces/x/scan?after={cursor}")), 400, "bad_cursor");
     let row = json!({ "position": 1, "key": "imported", "sort": "", "value": "v" });
     let batch = json!({ "source": "s", "keyspace_id": old.parse::<u64>().expect("an id"), "rows": [row] });
     let answer = setup.http.post(setup.shell.server(), "/v1/keyspaces/x/import", &batch).expect("an answer");
     refused(&answer, 404, "keyspace_unknown");
-    refused(&setup.ask("DELETE", &format!("/v1/keyspaces/x?id={old}")), 404, "keyspace_unknown");
+    refused(&setup.delete(&format!("/v1/keyspaces/x?id={old}")), 404, "keyspace_unknown");
     assert_eq!(setup.rows(), 7);
 }
 
@@ -63,21 +62,20 @@ fn bytes_of_a_query_that_are_no_text_name_no_other_row() {
     setup.make(0);
     let body = json!({ "key": "\u{fffd}", "value": "innocent" });
     assert_eq!(setup.http.post(setup.shell.server(), "/v1/keyspaces/x/rows", &body).expect("an answer").status, 200);
-    refused(&setup.ask("GET", "/v1/keyspaces/x/rows?key=%ff&sort="), 400, "bad_request");
-    refused(&setup.ask("DELETE", "/v1/keyspaces/x/rows?key=%ff&sort="), 400, "bad_request");
+    refused(&setup.get("/v1/keyspaces/x/rows?key=%ff&sort="), 400, "bad_request");
+    refused(&setup.delete("/v1/keyspaces/x/rows?key=%ff&sort="), 400, "bad_request");
     assert_eq!(setup.rows(), 1);
 }
 
 #[test]
 fn several_drops_at_once_are_done_or_find_nothing() {
     let setup = Setup { shell: Shell::start().expect("it starts"), http: Http::default() };
-    let url = format!("{}/v1/keyspaces/x", setup.shell.server());
+    let (http, server) = (&setup.http, setup.shell.server());
     for _ in 0..20 {
         setup.make(1);
-        let http = &setup.http;
         let answers: Vec<Answer> = std::thread::scope(|scope| {
-            let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| ask(http, "DELETE", &url))).collect();
-            asked.into_iter().map(|one| one.join().expect("no panic")).collect()
+            let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| http.delete(server, "/v1/keyspaces/x", &[]))).collect();
+            asked.into_iter().map(|one| one.join().expect("no panic").expect("an answer")).collect()
         });
         assert!(answers.iter().any(|answer| answer.status == 200), "{answers:?}");
         for answer in answers.iter().filter(|answer| answer.status != 200) {

@@ -447,16 +447,9 @@ fn an_ack_after_the_deadline_changes_nothing() {
     assert_eq!(story.core.wake_at_ms(), None, "nothing is left behind");
 }
 
-#[test]
-fn too_many_writes_or_bytes_are_refused_at_once() {
-    let mut story = Story::with(RouterLimits { writes_max: 2, ..RouterLimits::STANDARD });
-    for number in 1..=3 {
-        story.put(number);
-    }
-    let refused = story.answer(3).unwrap_err();
-    assert_eq!((refused.remedy, refused.code), (Remedy::NotApplied, "overloaded"));
-    assert!(refused.retry_after_ms.is_some());
-    let mut story = Story::with(RouterLimits { write_bytes_max: 600, ..RouterLimits::STANDARD });
+/// Two writes fill the room and a third is refused; once they are answered there is room again.
+fn room_for_two(limits: RouterLimits) {
+    let mut story = Story::with(limits);
     for number in 1..=3 {
         story.put(number);
     }
@@ -469,23 +462,24 @@ fn too_many_writes_or_bytes_are_refused_at_once() {
 }
 
 #[test]
+fn too_many_writes_or_bytes_are_refused_at_once() {
+    let mut story = Story::with(RouterLimits { writes_max: 2, ..RouterLimits::STANDARD });
+    for number in 1..=3 {
+        story.put(number);
+    }
+    let refused = story.answer(3).unwrap_err();
+    assert_eq!((refused.remedy, refused.code), (Remedy::NotApplied, "overloaded"));
+    assert!(refused.retry_after_ms.is_some());
+    room_for_two(RouterLimits { write_bytes_max: 600, ..RouterLimits::STANDARD });
+}
+
+#[test]
 fn one_keyspace_does_not_take_all_the_room() {
     let of_keyspace = [
         RouterLimits { keyspace_writes_max: 2, ..RouterLimits::STANDARD },
         RouterLimits { keyspace_write_bytes_max: 600, ..RouterLimits::STANDARD },
     ];
-    for limits in of_keyspace {
-        let mut story = Story::with(limits);
-        for number in 1..=3 {
-            story.put(number);
-        }
-        assert_eq!(story.refusal(3), (Remedy::NotApplied, "overloaded"));
-        let sent = story.turn_with_one();
-        story.ack(sent.append, &[1, 2]);
-        story.batch(0, &[(1, accepted(1, 1)), (2, accepted(1, 2))], 2);
-        story.put(4);
-        assert_eq!(story.turn_with_one().writes, [(1, 4)], "answered writes make room");
-    }
+    of_keyspace.into_iter().for_each(room_for_two);
 }
 
 #[test]
