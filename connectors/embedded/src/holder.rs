@@ -7,6 +7,8 @@ use crate::errors::OpenError;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 const FILE: &str = "pid";
 
@@ -64,15 +66,23 @@ pub fn holder(dir: &Path) -> Result<Option<u32>, OpenError> {
     }
 }
 
-/// Waits until nobody holds the folder any more. Blocks for as long as that takes.
-pub fn wait_until_free(dir: &Path) -> Result<(), OpenError> {
+/// Waits until nobody holds the folder any more; tells whether that came in time.
+pub fn wait_until_free(dir: &Path, limit: Duration) -> Result<bool, OpenError> {
     let path = dir.join(FILE);
-    let io = |source| OpenError::Io { path: path.clone(), source };
-    match File::open(&path) {
-        Ok(file) => file.lock_shared().map_err(io),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(io(source)),
-    }
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Err(source) => return Err(OpenError::Io { path, source }),
+    };
+    // Taking the lock blocks without a limit. It is given back before anybody is told, so that they can take it.
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let locked = file.lock_shared();
+        drop(file);
+        tell.send(locked)
+    });
+    let Ok(locked) = told.recv_timeout(limit) else { return Ok(false) };
+    locked.map(|()| true).map_err(|source| OpenError::Io { path, source })
 }
 
 #[cfg(test)]
@@ -83,16 +93,19 @@ mod tests {
     fn the_holder_is_told_while_it_holds_and_a_wait_ends_when_it_lets_go() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(holder(dir.path()).unwrap(), None);
-        wait_until_free(dir.path()).unwrap();
+        let limit = Duration::from_secs(30);
+        assert!(wait_until_free(dir.path(), limit).unwrap());
         let held = Holder::take(dir.path()).unwrap();
         assert_eq!(holder(dir.path()).unwrap(), Some(std::process::id()));
-        let (tell, told) = std::sync::mpsc::channel();
+        assert!(!wait_until_free(dir.path(), Duration::from_millis(10)).unwrap(), "it is held");
+        let (tell, told) = mpsc::channel();
         let waited = dir.path().to_owned();
-        std::thread::spawn(move || tell.send(wait_until_free(&waited)));
+        std::thread::spawn(move || tell.send(wait_until_free(&waited, limit)));
         assert!(told.try_recv().is_err(), "it is held");
         drop(held);
-        told.recv().unwrap().unwrap();
+        assert!(told.recv().unwrap().unwrap());
         assert_eq!(holder(dir.path()).unwrap(), None);
+        Holder::take(dir.path()).unwrap();
     }
 
     #[test]

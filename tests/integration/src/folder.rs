@@ -1,7 +1,7 @@
 //! A folder that no process holds: its logs, its stores, and the three-way comparison.
 
 use crate::memory::Memory;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use rehome_embedded::{EmbeddedLog, Limits};
 use rehome_keyspace::{KeyRange, Offset, ShardId};
 use rehome_oracle::{Comparison, ControlStory, Findings, KeyspaceStory, fold};
@@ -11,7 +11,7 @@ use rehome_records::{ControlEvent, ControlRecord, Logged, Record, TopicPartition
 use rehome_rocks::RocksNode;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -35,16 +35,16 @@ pub struct Compared {
 
 /// A process that another thread of the test is just starting shares this one's open files until it has become the
 /// program, and so a lock that was given back already.
-pub fn wait_until_free(log: PathBuf) -> anyhow::Result<()> {
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || tell.send(rehome_embedded::wait_until_free(&log)));
-    told.recv_timeout(FREE_MAX).context("the folder is held by somebody")?.context("cannot look at the folder")
+pub fn wait_until_free(dir: &Path) -> anyhow::Result<()> {
+    let is_free = rehome_embedded::wait_until_free(&dir.join("data/log"), FREE_MAX)?;
+    ensure!(is_free, "{} is held by somebody", dir.display());
+    Ok(())
 }
 
 impl Folder {
     pub fn open(dir: &Path) -> anyhow::Result<Folder> {
         let data = dir.join("data");
-        wait_until_free(data.join("log"))?;
+        wait_until_free(dir)?;
         let log = EmbeddedLog::open(&data.join("log"), Limits::default()).context("cannot open the log")?;
         let stores = RocksNode::open(&data.join("stores")).context("cannot open the stores")?;
         Ok(Folder { log, stores })

@@ -54,7 +54,7 @@ impl Process {
 
     /// The same, with more flags.
     pub fn start_with(program: &Path, dir: &Path, arming: &Arming, flags: &[&str]) -> anyhow::Result<Process> {
-        wait_until_free(dir.join("data/log"))?;
+        wait_until_free(dir)?;
         let log = dir.join("process.log");
         let stderr = File::options().create(true).append(true).open(&log).context("cannot write the log")?;
         let mut command = Command::new(program);

@@ -7,7 +7,6 @@ use anyhow::Context;
 use rehome_embedded::{holder, wait_until_free};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// End the `rehome up` that holds a folder on this machine, and wait until it has
@@ -37,15 +36,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let process =
         i32::try_from(pid).ok().and_then(Pid::from_raw).context("the folder's process id is no process id")?;
     kill_process(process, Signal::TERM).with_context(|| format!("cannot end process {pid}"))?;
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || tell.send(wait_until_free(&dir)));
-    match told.recv_timeout(Duration::from_secs(args.timeout)) {
-        Ok(freed) => freed.context("cannot tell whether the folder is free")?,
-        Err(_) => {
-            let message = format!("process {pid} has not ended within {} s", args.timeout);
-            let again = format!("rehome stop --data {}", quoted(&data));
-            return Err(Failure::new(Exit::TimedOut, "stop_timed_out", message).next(again));
-        }
+    let freed = wait_until_free(&dir, Duration::from_secs(args.timeout));
+    if !freed.context("cannot tell whether the folder is free")? {
+        let message = format!("process {pid} has not ended within {} s", args.timeout);
+        let again = format!("rehome stop --data {}", quoted(&data));
+        return Err(Failure::new(Exit::TimedOut, "stop_timed_out", message).next(again));
     }
     let stopped = StopShape { pid, data, next_steps: vec![up] };
     print(args.json, &stopped, |stopped| {
