@@ -4,10 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The last is run by name: `make cutovers`.
-default_lanes="tidy lint unit conformance simulation integration"
-all_lanes="$default_lanes cutovers"
-read -r -a lanes <<<"${LANES:-$default_lanes}"
+all_lanes="tidy lint unit conformance simulation integration cutovers"
+read -r -a lanes <<<"${LANES:-all}"
 [ "${lanes[0]:-all}" != all ] || read -r -a lanes <<<"$all_lanes"
 for lane in "${lanes[@]}"; do
     case " $all_lanes " in

@@ -82,7 +82,7 @@ impl Client {
                         self.errors.push(answer.verdict.to_string());
                         return None;
                     };
-                    if !matches!(answer.verdict, Verdict::Repeated { .. }) {
+                    if !matches!(answer.verdict, Verdict::Repeated { .. }) && version.epoch == answer.epoch {
                         let slot = shared.placement.slot(partition_key);
                         shared.writes.note(slot, version, issued_at, answered_at);
                     }

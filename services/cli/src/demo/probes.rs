@@ -1,9 +1,8 @@
 //! The pause of one move, as one closed-loop writer and one closed-loop reader on a key that moves see it.
 
 use super::client::{Client, Shared, Written};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use rehome_keyspace::{Epoch, RequestId};
+use crate::workload::{Moving, Phases};
+use rehome_keyspace::RequestId;
 use rehome_oracle::ClientHistory;
 use rehome_records::RowChange;
 use std::sync::Arc;
@@ -20,6 +19,9 @@ const AROUND_NS: u64 = 50_000_000;
 /// Shortest time between two reads of a probe. Reason: reads take a tenth of that, and a probe that never rests takes
 /// a whole processor from those it measures.
 const READ_PACE: Duration = Duration::from_millis(1);
+/// Shortest time between two writes while the key's move is far from its cutover. Reason: every write leaves a request
+/// id that each later move carries, and only those around a cutover measure anything.
+const WRITE_PACE: Duration = Duration::from_millis(5);
 const SORT_KEY: &[u8] = b"probe";
 
 /// The probes of one move, running.
@@ -40,9 +42,10 @@ pub struct Seen {
 
 impl Probes {
     /// Starts them on the key.
-    pub fn start(runtime: &Runtime, shared: &Shared, partition_key: &[u8]) -> Probes {
+    pub fn start(runtime: &Runtime, shared: &Shared, phases: &Arc<Phases>, partition_key: &[u8]) -> Probes {
         let stopping = Arc::new(AtomicBool::new(false));
-        let writer = write(Client::new(shared.clone()), partition_key.to_vec(), Arc::clone(&stopping));
+        let (client, phases) = (Client::new(shared.clone()), Arc::clone(phases));
+        let writer = write(client, phases, partition_key.to_vec(), Arc::clone(&stopping));
         let reader = read(Client::new(shared.clone()), partition_key.to_vec(), Arc::clone(&stopping));
         Probes { stopping, writer: runtime.spawn(writer), reader: runtime.spawn(reader) }
     }
@@ -54,20 +57,29 @@ impl Probes {
         let errors = (writer.errors.len() + reader.errors.len()) as u64;
         let mut history = writer.history;
         history.extend(reader.history);
-        let answers: Vec<(Epoch, u64)> = written.iter().map(|one| (one.epoch, one.answered_at)).collect();
-        let write_pause = write_pause(&answers);
-        let changes = changes(&answers).map(|at| (answers[at - 1].1, answers[at].1 + AROUND_NS)).collect::<Vec<_>>();
+        let write_pause = write_pause(&written);
+        let around = |at: usize| (written[at - 1].answered_at, written[at].answered_at + AROUND_NS);
+        let changes = changes(&written).map(around).collect::<Vec<_>>();
         Ok(Seen { write_pause, read_pause: read_pause(&read, &changes), history, errors })
     }
 }
 
-async fn write(mut client: Client, partition_key: Vec<u8>, stopping: Arc<AtomicBool>) -> (Client, Vec<Written>) {
-    let mut random = SmallRng::seed_from_u64(client.shared.placement.hash(&partition_key));
+async fn write(
+    mut client: Client,
+    phases: Arc<Phases>,
+    partition_key: Vec<u8>,
+    stopping: Arc<AtomicBool>,
+) -> (Client, Vec<Written>) {
+    let slot = client.shared.placement.slot(&partition_key);
     let mut written = Vec::new();
     while !stopping.load(Ordering::Relaxed) {
+        if phases.of(slot) < Moving::CatchingUp {
+            tokio::time::sleep(WRITE_PACE).await;
+        }
         let value = format!("probe {}", written.len()).into_bytes();
         let change = RowChange { sort_key: SORT_KEY.to_vec(), value: Some(value) };
-        let Some(one) = client.write(&partition_key, change, RequestId(random.random())).await else { break };
+        // Never one that an earlier probe of the key used: a repeated write is no write of the new owner.
+        let Some(one) = client.write(&partition_key, change, RequestId(rand::random())).await else { break };
         written.push(one);
     }
     (client, written)
@@ -86,20 +98,20 @@ async fn read(mut client: Client, partition_key: Vec<u8>, stopping: Arc<AtomicBo
 }
 
 /// Returns where the epoch of an answer is another than that of the answer before.
-fn changes(answers: &[(Epoch, u64)]) -> impl Iterator<Item = usize> + '_ {
-    (1..answers.len()).filter(|&at| answers[at].0 != answers[at - 1].0)
+fn changes(written: &[Written]) -> impl Iterator<Item = usize> + '_ {
+    (1..written.len()).filter(|&at| written[at].epoch != written[at - 1].epoch)
 }
 
-/// Returns the longest time between two answers around a change of epoch, less the median of the times before it.
-fn write_pause(answers: &[(Epoch, u64)]) -> Option<u64> {
-    let gap = |at: usize| answers[at].1 - answers[at - 1].1;
+/// Returns the longest wait for an answer around a change of epoch, less the median of the waits before it.
+fn write_pause(written: &[Written]) -> Option<u64> {
+    let wait = |one: &Written| one.answered_at - one.issued_at;
     let pause = |change: usize| {
         let start = change.saturating_sub(AROUND).max(1);
-        let end = (change + AROUND).min(answers.len() - 1);
-        let longest = (start..=end).map(gap).max()?;
-        Some(longest.saturating_sub(median((1..start).map(gap).collect())))
+        let end = (change + AROUND).min(written.len() - 1);
+        let longest = written[start..=end].iter().map(wait).max()?;
+        Some(longest.saturating_sub(median(written[..start].iter().map(wait).collect())))
     };
-    changes(answers).filter_map(pause).max()
+    changes(written).filter_map(pause).max()
 }
 
 /// Returns the longest time between two answers that overlaps a change, less the median of the times before it.
@@ -121,28 +133,23 @@ fn median(mut times: Vec<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rehome_keyspace::Epoch;
 
     #[test]
-    fn the_pause_is_the_longest_time_around_the_change_less_the_usual_one() {
-        // 2 apart, a slow one far before the change, 40 at the change.
-        let mut now = 0;
-        let times = |at: usize| {
-            if at == 10 {
-                500
-            } else if at == 50 {
-                40
-            } else {
-                2
-            }
+    fn the_pause_is_the_longest_wait_around_the_change_less_the_usual_one() {
+        // Each waits 2 and comes 10 after the one before; a slow one far before the change, 40 at the change.
+        let wait = |at: u64| match at {
+            10 => 500,
+            50 => 40,
+            _ => 2,
         };
-        let answers: Vec<(Epoch, u64)> = (0..60)
-            .map(|at| {
-                now += times(at);
-                (Epoch(if at < 50 { 1 } else { 7 }), now)
-            })
-            .collect();
-        assert_eq!(write_pause(&answers), Some(38));
-        assert_eq!(write_pause(&answers[..50]), None);
+        let one = |at: u64| {
+            let epoch = Epoch(if at < 50 { 1 } else { 7 });
+            Written { epoch, issued_at: at * 1_000, answered_at: at * 1_000 + wait(at) }
+        };
+        let written: Vec<Written> = (0..60).map(one).collect();
+        assert_eq!(write_pause(&written), Some(38));
+        assert_eq!(write_pause(&written[..50]), None);
     }
 
     #[test]

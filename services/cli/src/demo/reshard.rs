@@ -9,6 +9,7 @@ use rehome_keyspace::{MoveId, Placement};
 use rehome_oracle::ClientHistory;
 use rehome_records::control::MoveWanted;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a job may take before the demo gives up. Reason: ten times what millions of rows take.
@@ -27,7 +28,7 @@ pub struct Resharded {
 /// Reshards, with probes on a key of every move.
 pub fn reshard(
     shared: &Shared,
-    phases: &Phases,
+    phases: &Arc<Phases>,
     partition_keys: &BTreeSet<Vec<u8>>,
     shards: u32,
 ) -> anyhow::Result<Resharded> {
@@ -41,7 +42,7 @@ pub fn reshard(
         .build()
         .context("cannot start the probes' thread")?;
     let keys = moves.iter().map(|wanted| key_of(wanted, &shared.placement, partition_keys));
-    let probes: Vec<Probes> = keys.map(|key| Probes::start(&runtime, shared, &key)).collect();
+    let probes: Vec<Probes> = keys.map(|key| Probes::start(&runtime, shared, phases, &key)).collect();
     run_for(Duration::from_millis(200));
 
     let started = Instant::now();
