@@ -105,7 +105,9 @@ fn refusal(status: u16, body: &[u8]) -> Failure {
         _ => Exit::Failed,
     };
     match serde_json::from_slice::<ErrorBody>(body) {
-        Ok(body) => Failure { next_steps: body.next_steps, ..Failure::new(exit, body.error.code, body.error.message) },
+        Ok(ErrorBody { error, next_steps, write }) => {
+            Failure { next_steps, write: write.map(Box::new), ..Failure::new(exit, error.code, error.message) }
+        }
         Err(_) => {
             let text = String::from_utf8_lossy(body);
             Failure::new(exit, "http", format!("status {status}: {}", text.trim()))

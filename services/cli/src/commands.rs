@@ -84,6 +84,17 @@ fn print<T: Serialize>(json: bool, answer: &T, text: impl FnOnce(&T) -> String) 
     }
 }
 
+/// The same, with commands to run next that only JSON tells here.
+fn print_with<T: Serialize>(json: bool, answer: &T, next_steps: Vec<String>, text: impl FnOnce(&T) -> String) {
+    #[derive(Serialize)]
+    struct Answer<'a, T> {
+        #[serde(flatten)]
+        answer: &'a T,
+        next_steps: Vec<String>,
+    }
+    print(json, &Answer { answer, next_steps }, |all| text(all.answer));
+}
+
 /// Returns a table without lines, its columns as wide as they need.
 fn table<R: IntoIterator<Item = String>>(head: &[&str], rows: impl IntoIterator<Item = R>) -> String {
     let mut table = comfy_table::Table::new();
@@ -94,13 +105,19 @@ fn table<R: IntoIterator<Item = String>>(head: &[&str], rows: impl IntoIterator<
     table.to_string()
 }
 
+/// Returns a number of things: `1 row`, `2 rows`.
+pub fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// Returns the commands to run next, one a line.
 fn next_lines(next_steps: &[String]) -> String {
     next_steps.iter().fold(String::new(), |out, step| out + "\nnext: " + step)
 }
 
 /// Returns a word of a command line as a shell takes it.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./:@,=+%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -124,6 +141,11 @@ fn request_id(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| count(number, "row")), ["0 rows", "1 row", "2 rows"]);
+    }
 
     #[test]
     fn words_are_quoted_where_a_shell_would_read_them_otherwise() {

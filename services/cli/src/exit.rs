@@ -1,7 +1,6 @@
 //! Exit codes, and failures that say what is wrong and which command to run next.
 
-use crate::wire::{ErrorBody, ErrorShape};
-use clap::CommandFactory;
+use crate::wire::{ErrorBody, ErrorShape, WriteShape};
 use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,13 +34,15 @@ pub struct Failure {
     pub next_steps: Vec<String>,
     /// The answer was printed as JSON already and says it all; only the exit code is left to give.
     pub was_told: bool,
+    /// The write that it is about, when that was judged. Boxed: most failures have none.
+    pub write: Option<Box<WriteShape>>,
 }
 
 impl Failure {
     pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Failure {
         // Spelled as the API spells its codes.
         let code = code.into().replace('-', "_");
-        Failure { exit, code, message: message.into(), next_steps: Vec::new(), was_told: false }
+        Failure { exit, code, message: message.into(), next_steps: Vec::new(), was_told: false, write: None }
     }
 
     pub fn usage(message: impl Into<String>) -> Failure {
@@ -75,37 +76,13 @@ impl Failure {
         }
         if json {
             let error = ErrorShape { code: self.code.clone(), message: self.message.clone(), retry_after_ms: None };
-            let body = ErrorBody { error, next_steps: self.next_steps.clone(), write: None };
+            let body = ErrorBody { error, next_steps: self.next_steps.clone(), write: self.write.as_deref().cloned() };
             print_line(&serde_json::to_string(&body).expect("these shapes always are JSON"));
         } else {
             tell(&self.to_string());
         }
         ExitCode::from(self.exit as u8)
     }
-}
-
-/// Tells what is wrong with a command line: as JSON where it asks for that, else as clap does. Asking for help is no
-/// failure.
-pub fn wrong_usage(error: &clap::Error, words: impl Iterator<Item = String>) -> ExitCode {
-    let words: Vec<String> = words.collect();
-    if !error.use_stderr() || !words.iter().any(|word| word == "--json") {
-        error.exit();
-    }
-    usage_failure(&error.to_string(), &words).report(true)
-}
-
-fn usage_failure(told: &str, words: &[String]) -> Failure {
-    // What comes after is the usage, which the next step shows.
-    let told = told.split("\n\nUsage:").next().unwrap_or(told).split("\n\nFor more information").next().unwrap_or(told);
-    let message = told.strip_prefix("error: ").unwrap_or(told).trim();
-    let mut verb = crate::args::Args::command();
-    let mut path = String::from("rehome");
-    for word in words {
-        let Some(found) = verb.find_subcommand(word) else { break };
-        path = format!("{path} {word}");
-        verb = found.clone();
-    }
-    Failure::usage(message).next(format!("{path} --help"))
 }
 
 /// Prints a line for a person to standard error; nobody may be listening.
@@ -149,26 +126,6 @@ mod tests {
         let next = |failure: Failure| failure.or_help(Some("put".into())).next_steps;
         assert_eq!(next(Failure::usage("wrong")), ["rehome put --help"]);
         assert_eq!(next(Failure::usage("wrong").next("rehome list")), ["rehome list"]);
-    }
-
-    #[test]
-    fn a_wrong_command_line_points_to_the_help_of_its_verb() {
-        use clap::Parser;
-        for (line, next) in [
-            ("keyspace create --json", "rehome keyspace create --help"),
-            ("put flights --json", "rehome put --help"),
-            ("nonsense --json", "rehome --help"),
-        ] {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let error = crate::args::Args::try_parse_from(["rehome"].into_iter().chain(line.split(' ')));
-            let failure = usage_failure(&error.expect_err("it is wrong").to_string(), &words);
-            assert_eq!((failure.exit, failure.next_steps), (Exit::Usage, vec![next.to_owned()]), "{line}");
-            assert!(
-                !failure.message.contains("Usage:") && !failure.message.starts_with("error"),
-                "{}",
-                failure.message
-            );
-        }
     }
 
     #[test]

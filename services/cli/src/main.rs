@@ -1,7 +1,7 @@
 //! The one binary, `rehome`: configuration, adapters, run.
 //!
 //! - [`args`]: the tree of commands; [`commands`]: one file for each.
-//! - [`exit`]: exit codes, and failures with the next command to run.
+//! - [`exit`]: exit codes, and failures with the next command to run; [`usage`]: wrong command lines.
 //! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
 //! - [`pause`]: how long a cutover held writes back, from the logs.
 //! - [`demo`]: loads, reshards under load, compares; [`bench`]: figures, beside those of RocksDB alone;
@@ -20,6 +20,7 @@ mod exit;
 mod failpoints;
 mod notify;
 mod pause;
+mod usage;
 mod wire;
 mod workload;
 
@@ -33,7 +34,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = match args::parse() {
         Ok(args) => args,
-        Err(error) => return exit::wrong_usage(&error, std::env::args().skip(1)),
+        Err(error) => return usage::wrong_usage(&error, std::env::args().skip(1)),
     };
     let json = args.command.wants_json();
     match commands::run(args.command) {

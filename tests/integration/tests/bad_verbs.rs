@@ -35,6 +35,13 @@ const IDLE: &[Case] = &[
     ("above the buckets", "reshard flights --shards 17", 3, "17", "rehome reshard flights --shards 16"),
     ("shard count 0", "keyspace create more --shards 0", 3, "0 shards", "rehome keyspace create more --shards 1"),
     ("name taken", "keyspace create flights --shards 2", 3, "exists", "rehome keyspace show flights"),
+    (
+        "delete of the absent",
+        "delete flights key-1 a --if absent",
+        2,
+        "is nothing",
+        "delete flights key-1 a --if present",
+    ),
     ("drop unconfirmed", "keyspace drop flights", 2, "nobody can be asked", "rehome keyspace drop flights --yes"),
 ];
 

@@ -7,6 +7,8 @@ use rehome_integration::metrics::Page;
 use rehome_integration::served::{BATCH, LONG, ROWS, Served, get, of_job, post};
 use rehome_integration::{KEYSPACE, wait};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::Path;
 
 #[test]
@@ -149,12 +151,13 @@ fn wrong_questions_are_answered_with_one_shape() {
             format!("/v1/keyspaces/{KEYSPACE}/batch"),
             &json_type,
             Some(br#"{"rows":[]}"#.to_vec()),
-            400,
-            "bad_limit",
+            422,
+            "empty_batch",
         ),
         ("GET", format!("{rows}?key="), &[], None, 422, "empty_key"),
         ("GET", format!("/v1/keyspaces/{KEYSPACE}/key?key="), &[], None, 422, "empty_key"),
         ("DELETE", format!("{rows}?key="), &[], None, 422, "empty_key"),
+        ("DELETE", format!("{rows}?key=k&if=absent"), &[], None, 400, "bad_request"),
         ("GET", rows.clone(), &[], None, 400, "bad_request"),
         ("GET", format!("{rows}?key=k&limit=0"), &[], None, 400, "bad_limit"),
         ("GET", format!("{rows}?key=k&after=zz"), &[], None, 400, "bad_cursor"),
@@ -175,6 +178,26 @@ fn wrong_questions_are_answered_with_one_shape() {
         }
     }
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+    served.process.stop().expect("it stops");
+}
+
+#[test]
+fn a_body_that_is_said_to_be_too_large_is_refused_before_any_of_it_comes() {
+    let served = Served::with_shards(1).expect("it starts");
+    let address = served.server.strip_prefix("http://").expect("an address");
+    // With `Expect`, a client waits to hear whether its body is wanted.
+    for more in ["", "Expect: 100-continue\r\n"] {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(LONG)).expect("a limit");
+        let head = format!(
+            "POST /v1/keyspaces/{KEYSPACE}/rows HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+             Content-Length: 10000000000\r\n{more}\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("it takes the head");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("an answer while no body came");
+        assert_eq!(line, "HTTP/1.1 413 Payload Too Large\r\n", "{more}");
+    }
     served.process.stop().expect("it stops");
 }
 

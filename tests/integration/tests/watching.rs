@@ -176,6 +176,21 @@ fn a_watch_of_a_cancelled_job_ends_as_refused() {
 }
 
 #[test]
+fn a_watch_of_a_paused_job_names_the_command_that_lets_it_go_on() {
+    let run = || -> anyhow::Result<()> {
+        let standing = Standing::make()?;
+        let job = standing.job;
+        good(&standing.server, &format!("pause {job} --reason lunch"))?;
+        let mut watch = Watch::start(&standing.server, &format!("watch {job}"))?;
+        let is = |text: String| move |line: &Value| line["no_json"].as_str().is_some_and(|line| line.ends_with(&text));
+        watch.until("the pause", is(format!("job {job} is paused: lunch")))?;
+        watch.until("the way on", is(format!("next: rehome resume {job}")))?;
+        standing.process.stop()
+    };
+    run().unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
 fn a_watch_gives_up_when_its_patience_is_over() {
     let run = || -> anyhow::Result<()> {
         let standing = Standing::make()?;

@@ -26,6 +26,8 @@ const PAGES_AT_ONCE: usize = 16;
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// When a client that was turned away should come back, in milliseconds.
 const RETRY_AFTER_MS: u64 = 100;
+/// How long a body is read that nobody wants.
+const THROW_AWAY_MAX: Duration = Duration::from_secs(10);
 
 /// The room that is left.
 #[derive(Clone)]
@@ -45,6 +47,9 @@ impl Default for Admission {
 impl Admission {
     /// Handles the request as soon as there is room for it, else says when to come back.
     pub async fn admit(self, request: Request, next: Next) -> Response {
+        if told_bytes(&request).is_some_and(|bytes| bytes > BODY_BYTES_MAX as u64) {
+            return refuse_unread(request);
+        }
         let room = if is_page(&request) { self.page().await } else { self.body(&request) };
         let Some(_room) = room else {
             throw_away(request.into_body()).await;
@@ -61,6 +66,17 @@ impl Admission {
     async fn page(&self) -> Option<OwnedSemaphorePermit> {
         timeout(PAGE_WAIT_MAX, Arc::clone(&self.pages).acquire_owned()).await.ok()?.ok()
     }
+}
+
+/// Answers at once, by what the client tells of its body alone. A client that sends it all the same is listened to for a
+/// while beside the answer, so that it gets to see it.
+fn refuse_unread(request: Request) -> Response {
+    // Who asks first does not send.
+    if !request.headers().contains_key(header::EXPECT) {
+        tokio::spawn(timeout(THROW_AWAY_MAX, throw_away(request.into_body())));
+    }
+    let message = format!("a body has at most {BODY_BYTES_MAX} bytes; send fewer rows at once");
+    Refusal::new("body_too_large", message).next("rehome import --help").into_response()
 }
 
 /// Reads the body and keeps nothing of it: a client that still sends when its connection ends never sees the answer.
@@ -83,12 +99,16 @@ fn is_page(request: &Request) -> bool {
 
 /// Returns how long the body is; one that does not say may be as long as any.
 fn body_bytes(request: &Request) -> usize {
-    let headers = request.headers();
-    match headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()) {
-        Some(length) => length,
-        None if headers.contains_key(header::TRANSFER_ENCODING) => BODY_BYTES_MAX,
+    match told_bytes(request) {
+        Some(length) => usize::try_from(length).unwrap_or(usize::MAX),
+        None if request.headers().contains_key(header::TRANSFER_ENCODING) => BODY_BYTES_MAX,
         None => 0,
     }
+}
+
+/// Returns how long the client says that the body is, if it does.
+fn told_bytes(request: &Request) -> Option<u64> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub const KINDS: &[Kind] = &[
     // Wrong questions.
     kind("bad_request", 400, None, "the request cannot be read: its JSON, a parameter, base64"),
     kind("bad_cursor", 400, None, "the cursor is not one that this list, or a scan of this keyspace, gave"),
-    kind("bad_limit", 400, None, "more rows are asked for than one answer holds, or none"),
+    kind("bad_limit", 400, None, "more rows than one batch or one answer holds, or an answer of none"),
     kind("not_one_key", 400, None, "the read is about more than one partition key"),
     kind("route_unknown", 404, None, "there is nothing at this path"),
     kind("method_not_allowed", 405, None, "the path does not take this method"),
@@ -66,7 +66,7 @@ pub const KINDS: &[Kind] = &[
     kind("attempt_unknown", 404, None, "there is no such attempt"),
     // What an operator asked for and cannot be now.
     kind("plan_no_shards", 409, None, "a keyspace has at least one shard"),
-    kind("plan_more_shards_than_slots", 409, None, "a shard owns at least one bucket"),
+    kind("plan_more_shards_than_slots", 409, None, "a shard owns at least one slot"),
     kind("plan_nothing_to_move", 409, None, "the keyspace has that many shards already"),
     kind("name_invalid", 409, None, "a keyspace cannot have this name"),
     kind("name_taken", 409, None, "a keyspace of this name exists"),

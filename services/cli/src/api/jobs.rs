@@ -94,7 +94,7 @@ fn reshard_line(keyspace: &Keyspace, body: &ReshardBody) -> String {
 }
 
 /// Returns the number nearest to the wished one that changes something: not the current one.
-fn possible_shards(wished: u32, active: u32, shards_max: u32) -> Option<u32> {
+pub(super) fn possible_shards(wished: u32, active: u32, shards_max: u32) -> Option<u32> {
     let near = wished.clamp(1, shards_max);
     let others = [near, near + 1, near.saturating_sub(1)];
     others.into_iter().find(|shards| *shards != active && (1..=shards_max).contains(shards))

@@ -1,7 +1,7 @@
 //! Keyspaces, where a key belongs, and how the whole system is.
 
 use super::errors::Refusal;
-use super::jobs::rehearse;
+use super::jobs::{possible_shards, rehearse};
 use super::{Shared, shapes};
 use crate::cluster::REQUEST_RETENTION_MS;
 use crate::wire::{
@@ -130,6 +130,15 @@ pub async fn drop(
     Ok(Json(DroppedShape { name, id, dropped, rows: size.rows, bytes: size.bytes, counted: size.counted, next_steps }))
 }
 
+/// Returns the command that shows what one more shard would take, or one fewer where there can be no more.
+fn plan_line(keyspace: &KeyspaceShape) -> String {
+    let (name, active) = (&keyspace.name, keyspace.shards_active);
+    match possible_shards(active + 1, active, keyspace.buckets.min(SHARDS_MAX)) {
+        Some(shards) => format!("rehome plan {name} --shards {shards}"),
+        None => format!("rehome keyspace show {name}"),
+    }
+}
+
 pub async fn status(state: Shared) -> Json<StatusShape> {
     let (control, progress) = (state.cluster.desk().state(), state.cluster.progress());
     let is_open =
@@ -137,9 +146,9 @@ pub async fn status(state: Shared) -> Json<StatusShape> {
     let jobs: Vec<_> = control.jobs().filter(is_open).map(|job| shapes::job(&control, job, &progress)).collect();
     let keyspaces: Vec<_> = control.keyspaces().map(|keyspace| shapes::keyspace(keyspace, &progress)).collect();
     let next_steps = match (keyspaces.first(), jobs.first()) {
-        (None, _) => vec!["rehome keyspace create NAME --shards 3".into()],
+        (None, _) => vec!["rehome keyspace create flights --shards 3".into()],
         (_, Some(job)) => job.next_steps.clone(),
-        (Some(keyspace), None) => vec![format!("rehome reshard {} --shards N", keyspace.name)],
+        (Some(keyspace), None) => vec![plan_line(keyspace)],
     };
     Json(StatusShape {
         version: env!("CARGO_PKG_VERSION").into(),

@@ -26,12 +26,38 @@ const LIST_LIMIT_MAX: usize = 10_000;
 /// Most rows of one batch. Reason: a few hundredths of a second of work.
 const BATCH_ROWS_MAX: usize = 10_000;
 
-/// A write as both handlers have it.
+/// A write as every handler has it.
 struct Asked {
     partition_key: Vec<u8>,
     change: RowChange,
     condition: Option<Condition>,
     request: Option<RequestId>,
+}
+
+/// The same as a client writes it; a delete has no value.
+struct Words<'a> {
+    encoding: Encoding,
+    key: &'a str,
+    sort: &'a str,
+    value: Option<&'a str>,
+    condition: Option<&'a str>,
+}
+
+impl Words<'_> {
+    fn asked(&self, request: Option<RequestId>) -> Result<Asked, Refusal> {
+        let read = |text: &str| self.encoding.read(text).map_err(Refusal::bad_request);
+        let condition = parse::condition(self.condition)?;
+        if self.value.is_none() && condition == Some(Condition::Absent) {
+            let message = "a delete of what is absent is nothing: `if` of a delete is present, or a version";
+            return Err(Refusal::bad_request(message).next("rehome delete --help"));
+        }
+        Ok(Asked {
+            partition_key: read(self.key)?,
+            change: RowChange { sort_key: read(self.sort)?, value: self.value.map(read).transpose()? },
+            condition,
+            request,
+        })
+    }
 }
 
 pub async fn put(
@@ -40,15 +66,10 @@ pub async fn put(
     headers: HeaderMap,
     body: Result<Json<PutBody>, JsonRejection>,
 ) -> Result<Json<WriteShape>, Refusal> {
-    let Json(body) = body?;
-    let read = |text: &str| body.encoding.read(text).map_err(Refusal::bad_request);
-    let asked = Asked {
-        partition_key: read(&body.key)?,
-        change: RowChange { sort_key: read(&body.sort)?, value: Some(read(&body.value)?) },
-        condition: parse::condition(body.condition.as_deref())?,
-        request: parse::one_request(body.request.as_deref(), parse::idempotency_key(&headers)?)?,
-    };
-    write(&state, &name, asked).await
+    let Json(PutBody { key, sort, value, encoding, request, condition }) = body?;
+    let words = Words { encoding, key: &key, sort: &sort, value: Some(&value), condition: condition.as_deref() };
+    let request = parse::one_request(request.as_deref(), parse::idempotency_key(&headers)?)?;
+    write(&state, &name, words.asked(request)?).await
 }
 
 pub async fn delete(
@@ -57,15 +78,10 @@ pub async fn delete(
     headers: HeaderMap,
     query: Result<Query<DeleteQuery>, QueryRejection>,
 ) -> Result<Json<WriteShape>, Refusal> {
-    let Query(query) = query?;
-    let read = |text: &str| query.encoding.read(text).map_err(Refusal::bad_request);
-    let asked = Asked {
-        partition_key: read(&query.key)?,
-        change: RowChange { sort_key: read(&query.sort)?, value: None },
-        condition: parse::condition(query.condition.as_deref())?,
-        request: parse::one_request(query.request.as_deref(), parse::idempotency_key(&headers)?)?,
-    };
-    write(&state, &name, asked).await
+    let Query(DeleteQuery { key, sort, encoding, request, condition }) = query?;
+    let words = Words { encoding, key: &key, sort: &sort, value: None, condition: condition.as_deref() };
+    let request = parse::one_request(request.as_deref(), parse::idempotency_key(&headers)?)?;
+    write(&state, &name, words.asked(request)?).await
 }
 
 async fn write(api: &Api, name: &str, asked: Asked) -> Result<Json<WriteShape>, Refusal> {
@@ -101,7 +117,10 @@ pub async fn batch(
     let Json(body) = body?;
     let keyspace = state.keyspace(&name)?.id;
     let rows = body.rows.len();
-    if rows == 0 || rows > BATCH_ROWS_MAX {
+    if rows == 0 {
+        return Err(Refusal::new("empty_batch", format!("the batch names no row: `rows` has 1 to {BATCH_ROWS_MAX}")));
+    }
+    if rows > BATCH_ROWS_MAX {
         return Err(Refusal::new("bad_limit", format!("a batch has 1 to {BATCH_ROWS_MAX} rows, not {rows}")));
     }
     let of_all = parse::idempotency_key(&headers)?.unwrap_or_else(|| RequestId(rand::random()));
@@ -128,19 +147,15 @@ pub async fn batch(
 }
 
 fn asked(row: &BatchRow, encoding: Encoding) -> Result<Asked, Refusal> {
-    let read = |text: &String| encoding.read(text).map_err(Refusal::bad_request);
-    let value = match (row.op, &row.value) {
-        (BatchOp::Put, Some(value)) => Some(read(value)?),
+    let value = match (row.op, row.value.as_deref()) {
+        (BatchOp::Put, Some(value)) => Some(value),
         (BatchOp::Delete, None) => None,
         (BatchOp::Put, None) => return Err(Refusal::bad_request("a put has a value")),
         (BatchOp::Delete, Some(_)) => return Err(Refusal::bad_request("a delete has no value")),
     };
-    Ok(Asked {
-        partition_key: read(&row.key)?,
-        change: RowChange { sort_key: read(&row.sort)?, value },
-        condition: parse::condition(row.condition.as_deref())?,
-        request: parse::request(row.request.as_deref())?,
-    })
+    let condition = row.condition.as_deref();
+    let words = Words { encoding, key: &row.key, sort: &row.sort, value, condition };
+    words.asked(parse::request(row.request.as_deref())?)
 }
 
 fn batch_result(api: &Api, result: Result<WriteShape, Refusal>) -> BatchResult {

@@ -59,6 +59,7 @@ pub fn job(state: &ControlState, job: &Job, progress: &Progress) -> JobShape {
     JobShape {
         job: job.id.0,
         keyspace: state.keyspace_name(job.keyspace).unwrap_or_default().to_owned(),
+        keyspace_dropped: state.keyspace(job.keyspace).is_none(),
         state: how.name().into(),
         ended: how.is_final(),
         next_steps: next_steps(state, job, &how, &moves),

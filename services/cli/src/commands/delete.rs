@@ -29,6 +29,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let next = put::next(&args.keyspace, &args.key, &args.sort);
+    if args.condition.as_deref() == Some("absent") {
+        let message = "a delete of what is absent is nothing: --if of a delete is present, or a version such as 4@811";
+        return Err(Failure::usage(message).next(next.replacen(" get ", " delete ", 1) + " --if present"));
+    }
     let query = DeleteQuery {
         key: args.key.clone(),
         sort: args.sort.clone(),
@@ -37,6 +42,5 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         condition: args.condition.clone(),
     };
     let path = format!("/v1/keyspaces/{}/rows", segment(&args.keyspace));
-    let next = put::next(&args.keyspace, &args.key, &args.sort);
     put::report(&args.remote, Client::new(&args.remote).delete(&path, &query), next)
 }

@@ -1,6 +1,6 @@
 //! `rehome explain`.
 
-use super::{next_lines, print};
+use super::{count, next_lines, print};
 use crate::args::Remote;
 use crate::client::Client;
 use crate::exit::Failure;
@@ -43,9 +43,9 @@ fn tell_move(out: &mut String, one: &MoveStoryShape, created_ms: u64) {
     let summary = &one.summary;
     let _ = writeln!(
         out,
-        "\nMove {}: {} slots from shard {} to shard {}, {}{}.",
+        "\nMove {}: {} from shard {} to shard {}, {}{}.",
         summary.move_id,
-        summary.slots,
+        count(u64::from(summary.slots), "slot"),
         summary.source,
         summary.destination,
         summary.phase,
@@ -54,8 +54,9 @@ fn tell_move(out: &mut String, one: &MoveStoryShape, created_ms: u64) {
     if let (Some(position), Some(rows)) = (one.snapshot_position, summary.rows) {
         let _ = writeln!(
             out,
-            "  The copy was taken at X = {position} of partition {}: {rows} rows, {} bytes, digest {}.",
+            "  The copy was taken at X = {position} of partition {}: {}, {} bytes, digest {}.",
             summary.source,
+            count(rows, "row"),
             summary.bytes.unwrap_or_default(),
             one.snapshot_digest.as_deref().unwrap_or("unknown")
         );
@@ -80,8 +81,12 @@ fn tell_attempt(out: &mut String, attempt: &AttemptShape) {
     for report in &attempt.reports {
         let _ = writeln!(
             out,
-            "    {} on node {}: {} rows and {} tombstones, digest {}",
-            report.side, report.node, report.rows, report.tombstones, report.digest
+            "    {} on node {}: {} and {}, digest {}",
+            report.side,
+            report.node,
+            count(report.rows, "row"),
+            count(report.tombstones, "tombstone"),
+            report.digest
         );
     }
 }

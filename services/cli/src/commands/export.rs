@@ -1,7 +1,7 @@
 //! `rehome export`: all rows of a keyspace to a file, read page by page.
 
 use super::format::{FormatArg, STANDARD};
-use super::{command_again, print, quoted};
+use super::{command_again, count, print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
@@ -103,7 +103,7 @@ fn text(written: &Exported) -> String {
     let Exported { rows, rows_base64, bytes, file, .. } = written;
     let base64 = if *rows_base64 > 0 { format!(", {rows_base64} of them as base64") } else { String::new() };
     let place = if file == STANDARD { "standard output" } else { file };
-    format!("{rows} rows{base64}, {bytes} bytes to {place}")
+    format!("{}{base64}, {bytes} bytes to {place}", count(*rows, "row"))
 }
 
 /// Writes every row.

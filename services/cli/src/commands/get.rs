@@ -1,15 +1,18 @@
 //! `rehome get`.
 
-use super::{print, quoted};
+use super::{print_with, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
 use crate::wire::{Encoding, RowShape, RowsQuery, RowsShape};
 
+/// The level of a read that names none.
+pub const LINEARIZABLE: &str = "linearizable";
+
 /// Read one row, or the rows of one partition key
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome get flights ORD 2001-01-01\n  rehome get flights ORD --list --limit 10 --reverse"
+    after_help = "Examples:\n  rehome get flights ORD 2001-01-01\n  rehome get flights ORD --list --limit 10 --reverse\n\nA line is partition key, sort key, version and value, with tabs between; where (base64) follows, the row is no text,\nand keys and value are base64: --encoding base64 takes its keys as they stand there. --json is for programs."
 )]
 pub struct Args {
     keyspace: String,
@@ -40,7 +43,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     encoding: Encoding,
     /// linearizable, eventual, or a token from a write's answer
-    #[arg(long, default_value = "linearizable")]
+    #[arg(long, default_value = LINEARIZABLE)]
     level: String,
     #[command(flatten)]
     pub remote: Remote,
@@ -67,9 +70,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             quoted(&args.key)
         )));
     }
-    print(args.remote.json, &found, |found| lines(&found.rows));
-    if let Some(next) = found.next.as_ref().filter(|_| !args.remote.json) {
-        tell(&format!("there are more rows\n  next: {}", go_on(args, next)));
+    let next = found.next.as_ref().map(|next| go_on(args, next));
+    print_with(args.remote.json, &found, next.clone().into_iter().collect(), |found| lines(&found.rows));
+    if let Some(next) = next.filter(|_| !args.remote.json) {
+        tell(&format!("there are more rows\n  next: {next}"));
     }
     Ok(())
 }
@@ -84,15 +88,23 @@ fn go_on(args: &Args, next: &str) -> String {
         line += " --encoding base64";
     }
     line += if args.reverse { " --reverse" } else { "" };
+    line += &level(&args.level);
     format!("{line} --after {next}")
 }
 
-/// Returns rows as lines: partition key, sort key, version, value. Control characters are escaped, as `\u{0}`: they
-/// must not reach a terminal.
+/// Returns the flag for a level that is not the usual one.
+pub fn level(level: &str) -> String {
+    if level == LINEARIZABLE { String::new() } else { format!(" --level {}", quoted(level)) }
+}
+
+/// Returns rows as lines: partition key, sort key, version, value, and a mark where those are base64. Control characters
+/// are escaped, as `\u{0}`: they must not reach a terminal.
 pub fn lines(rows: &[RowShape]) -> String {
-    rows.iter()
-        .map(|row| [&row.key, &row.sort, &row.version, &row.value].map(|text| shown(text)).join("\t") + "\n")
-        .collect()
+    let line = |row: &RowShape| {
+        let mark = if row.encoding == Encoding::Base64 { "\t(base64)\n" } else { "\n" };
+        [&row.key, &row.sort, &row.version, &row.value].map(|text| shown(text)).join("\t") + mark
+    };
+    rows.iter().map(line).collect()
 }
 
 fn shown(text: &str) -> String {
@@ -116,5 +128,12 @@ mod tests {
         let (key, sort, version) = ("ÖBB".into(), "2001\0\u{1b}1".into(), "4@811".into());
         let row = RowShape { key, sort, value: "v".into(), version, encoding: Encoding::Utf8 };
         assert_eq!(lines(&[row]), "ÖBB\t2001\\u{0}\\u{1b}1\t4@811\tv\n");
+    }
+
+    #[test]
+    fn a_row_that_is_no_text_is_marked() {
+        let (key, sort, value, version) = ("/w==".into(), "AA==".into(), "AP8=".into(), "4@811".into());
+        let row = RowShape { key, sort, value, version, encoding: Encoding::Base64 };
+        assert_eq!(lines(&[row]), "/w==\tAA==\t4@811\tAP8=\t(base64)\n");
     }
 }

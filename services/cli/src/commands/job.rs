@@ -1,6 +1,6 @@
 //! `rehome list|show|pause|resume|cancel|complete`.
 
-use super::{next_lines, print, table};
+use super::{count, next_lines, print, table};
 use crate::args::Remote;
 use crate::client::Client;
 use crate::exit::Failure;
@@ -72,8 +72,9 @@ pub fn list(args: &ListArgs) -> Result<(), Failure> {
     let all: JobsShape = Client::new(&args.remote).get("/v1/jobs", &())?;
     print(args.remote.json, &all, |all| {
         let rows = all.jobs.iter().map(|job| {
-            let JobShape { job, keyspace, state, shards, moves, .. } = job;
-            [job.to_string(), keyspace.clone(), state.clone(), shards.to_string(), moves.len().to_string()]
+            let keyspace = keyspace(job);
+            let JobShape { job, state, shards, moves, .. } = job;
+            [job.to_string(), keyspace, state.clone(), shards.to_string(), moves.len().to_string()]
         });
         table(&["JOB", "KEYSPACE", "STATE", "SHARDS", "MOVES"], rows)
     });
@@ -120,6 +121,12 @@ fn lag(one: &MoveShape) -> String {
     one.lag_records.map_or(unknown.into(), |lag| lag.to_string())
 }
 
+/// Returns the keyspace's name, marked where it was dropped: a new one may have the same.
+fn keyspace(job: &JobShape) -> String {
+    let mark = if job.keyspace_dropped { " (dropped)" } else { "" };
+    format!("{}{mark}", job.keyspace)
+}
+
 /// Returns a job with its moves, as text.
 pub fn describe(job: &JobShape) -> String {
     let rows = job.moves.iter().map(|one| {
@@ -139,10 +146,9 @@ pub fn describe(job: &JobShape) -> String {
         ]
     });
     let table = table(&["MOVE", "SHARDS", "SLOTS", "PHASE", "ROWS", "LAG", "ATTEMPTS"], rows);
-    let JobShape { job: id, keyspace, state, shards, requested_by, .. } = job;
+    let JobShape { job: id, state, shards, requested_by, .. } = job;
+    let (keyspace, shards) = (keyspace(job), count(u64::from(*shards), "shard"));
     let reason = job.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let next = next_lines(&job.next_steps);
-    format!(
-        "job {id}, keyspace {keyspace} to {shards} shards, asked for by {requested_by}: {state}{reason}\n{table}{next}"
-    )
+    format!("job {id}, keyspace {keyspace} to {shards}, asked for by {requested_by}: {state}{reason}\n{table}{next}")
 }

@@ -1,6 +1,6 @@
 //! `rehome keyspace create|list|show|drop`.
 
-use super::{next_lines, print, table};
+use super::{count, next_lines, print, print_with, table};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
@@ -87,18 +87,17 @@ pub fn run(command: &Which) -> Result<(), Failure> {
         Which::Create { name, shards, buckets, .. } => {
             let body = KeyspaceBody { name: name.clone(), shards: *shards, buckets: *buckets };
             let made: KeyspaceShape = client.post("/v1/keyspaces", &body)?;
-            print(json, &made, |made| {
-                let (name, id, shards) = (&made.name, made.id, made.shards_active);
-                format!(
-                    "keyspace {name} is made, with id {id} and {shards} shards\nnext: rehome put {name} KEY SORT VALUE"
-                )
+            let next = vec![format!("rehome put {name} ORD 2001-01-01 delayed")];
+            print_with(json, &made, next.clone(), |made| {
+                let shards = count(u64::from(made.shards_active), "shard");
+                format!("keyspace {name} is made, with id {} and {shards}{}", made.id, next_lines(&next))
             });
         }
         Which::List { .. } => {
             let all: KeyspacesShape = client.get("/v1/keyspaces", &())?;
             print(json, &all, |all| {
                 table(
-                    &["KEYSPACE", "ID", "SHARDS", "BUCKETS"],
+                    &["KEYSPACE", "ID", "SHARDS", "SLOTS"],
                     all.keyspaces.iter().map(|keyspace| {
                         let KeyspaceShape { name, id, shards_active, buckets, .. } = keyspace;
                         [name.clone(), id.to_string(), shards_active.to_string(), buckets.to_string()]
@@ -151,7 +150,7 @@ fn confirm(goes: &DroppedShape) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(refused(format!("{} would go; nobody can be asked here", amount(goes))));
     }
-    tell(&format!("{} go for good; type the keyspace's name to drop it:", amount(goes)));
+    tell(&format!("going for good: {}; type the keyspace's name to drop it:", amount(goes)));
     let mut typed = String::new();
     std::io::stdin().read_line(&mut typed).map_err(|error| refused(error.to_string()))?;
     if typed.trim() == name { Ok(()) } else { Err(refused("nothing was dropped: that is another name".into())) }
@@ -159,12 +158,12 @@ fn confirm(goes: &DroppedShape) -> Result<(), Failure> {
 
 fn amount(goes: &DroppedShape) -> String {
     let about = if goes.counted { "" } else { "about " };
-    format!("{about}{} rows, {} bytes of keyspace {}", goes.rows, goes.bytes, goes.name)
+    format!("{about}{}, {} bytes of keyspace {}", count(goes.rows, "row"), goes.bytes, goes.name)
 }
 
 fn describe_drop(goes: &DroppedShape) -> String {
-    let what = if goes.dropped { "are gone" } else { "would go" };
-    format!("{} {what}{}", amount(goes), next_lines(&goes.next_steps))
+    let what = if goes.dropped { "dropped" } else { "would be dropped" };
+    format!("{what}: {}{}", amount(goes), next_lines(&goes.next_steps))
 }
 
 /// Returns a keyspace with its shards, as text.
@@ -187,6 +186,8 @@ pub fn describe(keyspace: &KeyspaceShape) -> String {
     let table = table(&["SHARD", "SLOTS", "APPLIED", "LAG", "NODES", "REPLICA"], rows);
     let KeyspaceShape { name, id, buckets, shards_active, routes_position, .. } = keyspace;
     format!(
-        "keyspace {name}, id {id}: {buckets} buckets on {shards_active} shards, routes as of control position {routes_position}\n{table}"
+        "keyspace {name}, id {id}: {} on {}, routes as of control position {routes_position}\n{table}",
+        count(u64::from(*buckets), "slot"),
+        count(u64::from(*shards_active), "shard")
     )
 }

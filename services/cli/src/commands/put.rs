@@ -53,6 +53,7 @@ pub fn next(keyspace: &str, key: &str, sort: &str) -> String {
 /// Prints a write's answer. After a failed condition, `next` shows what is there instead.
 pub fn report(remote: &Remote, answer: Result<WriteShape, Failure>, next: String) -> Result<(), Failure> {
     let written = answer.map_err(|failure| match failure.code.as_str() {
+        // `write` in JSON tells which version was found.
         "condition_failed" => Failure { next_steps: vec![next], ..failure },
         _ => failure,
     })?;

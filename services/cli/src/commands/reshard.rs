@@ -1,6 +1,6 @@
 //! `rehome plan|reshard`.
 
-use super::{next_lines, print, table};
+use super::{count, next_lines, print, table};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure};
@@ -68,13 +68,13 @@ fn describe(plan: &ReshardShape) -> String {
             let rows = plan.moves.iter();
             let rows = rows.map(|one| [one.source, one.destination, one.slots].map(|number| number.to_string()));
             let moves = table(&["FROM", "TO", "SLOTS"], rows);
-            format!("job {job} is submitted: {} moves\n{moves}{next}", plan.moves.len())
+            format!("job {job} is submitted: {}\n{moves}{next}", count(plan.moves.len() as u64, "move"))
         }
         (None, estimate) => {
             let head = ["FROM", "TO", "SLOTS", "ROWS", "BYTES", "SECONDS", "PAUSE"];
             let moves = table(&head, plan.moves.iter().map(planned));
             let total = estimate.as_ref().map(total).unwrap_or_default();
-            format!("{} moves would be made\n{moves}\n{total}{next}", plan.moves.len())
+            format!("{} would be made\n{moves}\n{total}{next}", count(plan.moves.len() as u64, "move"))
         }
     }
 }
@@ -100,7 +100,8 @@ fn total(all: &EstimateShape) -> String {
     let about = if all.counted { "" } else { "about " };
     let EstimateShape { rows, bytes, pause_ms, disk_free_bytes, .. } = all;
     let mut out = format!(
-        "{about}{rows} rows, {bytes} bytes; {} expected, longest pause {pause_ms:.0} ms; {disk_free_bytes} bytes of disk free",
+        "{about}{}, {bytes} bytes; {} expected, longest pause {pause_ms:.0} ms; {disk_free_bytes} bytes of disk free",
+        count(*rows, "row"),
         all.seconds.map_or("never".into(), |seconds| format!("{seconds:.1} s"))
     );
     if !all.assumed.is_empty() {

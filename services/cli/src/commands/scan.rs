@@ -1,7 +1,7 @@
 //! `rehome scan`.
 
-use super::get::lines;
-use super::{print, quoted};
+use super::get::{LINEARIZABLE, level, lines};
+use super::{count, print_with, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// linearizable, or eventual
-    #[arg(long, default_value = "linearizable")]
+    #[arg(long, default_value = LINEARIZABLE)]
     level: String,
     #[command(flatten)]
     pub remote: Remote,
@@ -40,9 +40,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let query = ScanQuery { limit: Some(left.min(PAGE)), after: after.take(), level: Some(args.level.clone()) };
         let page: RowsShape = client.get(&path, &query)?;
         left -= page.rows.len().min(left);
-        print(args.remote.json, &page, |page| lines(&page.rows));
+        // What this very command goes on with is no next step.
+        let next = page.next.as_deref().filter(|_| left == 0).map(|after| go_on(args, after));
+        print_with(args.remote.json, &page, next.into_iter().collect(), |page| lines(&page.rows));
         if !page.missing.is_empty() {
-            let message = format!("{} ranges could not be read in time", page.missing.len());
+            let message = format!("{} could not be read in time", count(page.missing.len() as u64, "range"));
             return Err(Failure::new(Exit::TimedOut, "scan_incomplete", message).next("rehome status"));
         }
         after = page.next;
@@ -51,8 +53,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     if let Some(after) = after.filter(|_| !args.remote.json) {
-        let (keyspace, limit) = (quoted(&args.keyspace), args.limit);
-        tell(&format!("there are more rows\n  next: rehome scan {keyspace} --limit {limit} --after {after}"));
+        tell(&format!("there are more rows\n  next: {}", go_on(args, &after)));
     }
     Ok(())
+}
+
+/// Returns the same command for the rows that follow.
+fn go_on(args: &Args, after: &str) -> String {
+    let Args { keyspace, limit, .. } = args;
+    format!("rehome scan {} --limit {limit}{} --after {after}", quoted(keyspace), level(&args.level))
 }

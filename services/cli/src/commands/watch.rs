@@ -1,5 +1,6 @@
 //! `rehome watch`.
 
+use super::next_lines;
 use crate::args::Remote;
 use crate::client::Client;
 use crate::exit::{Exit, Failure, print_line, tell};
@@ -158,6 +159,11 @@ impl Watcher<'_> {
             print_line(&match json {
                 true => json!({ "job": job, "state": state, "ended": shown.ended, "next_steps": shown.next_steps })
                     .to_string(),
+                // Nothing goes on by itself from there.
+                false if state == "paused" => {
+                    let reason = shown.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+                    format!("             job {job} is {state}{reason}{}", next_lines(&shown.next_steps))
+                }
                 false => format!("             job {job} is {state}"),
             });
         }

@@ -109,6 +109,9 @@ impl PlannedShape {
 pub struct JobShape {
     pub job: u64,
     pub keyspace: String,
+    /// The keyspace was dropped; there may be a new one of the same name.
+    #[serde(default)]
+    pub keyspace_dropped: bool,
     /// `running`, `paused`, `switched`, `completed`, `cancelled` or `failed`.
     pub state: String,
     /// Nothing more will happen to it.
