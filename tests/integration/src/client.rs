@@ -87,8 +87,8 @@ impl Client {
             42..52 => self.write(http, endpoint, shared, value, None),
             52..56 => self.write(http, endpoint, shared, None, None),
             56..68 => {
-                let condition = self.some_condition(&own);
                 let value = value.filter(|_| self.random.random_ratio(2, 3));
+                let condition = self.some_condition(&own, value.is_none());
                 self.write(http, endpoint, own, value, Some(condition))
             }
             68..76 => self.send_again(http, endpoint),
@@ -106,12 +106,12 @@ impl Client {
         format!("value {} of client {}, {:08x}", self.requests, self.number, self.random.random::<u32>())
     }
 
-    /// Returns a condition that may hold or not; which, the client knows.
-    fn some_condition(&mut self, name: &RowName) -> Condition {
+    /// Returns a condition that may hold or not; which, the client knows. No delete is of what is absent.
+    fn some_condition(&mut self, name: &RowName, is_delete: bool) -> Condition {
         let newest = self.memory.rows.get(name).map(|fact| fact.version);
         match (self.random.random_range(0..4), newest) {
-            (0, _) => Condition::Absent,
-            (1, _) | (_, None) => Condition::Present,
+            (0, _) if !is_delete => Condition::Absent,
+            (0 | 1, _) | (_, None) => Condition::Present,
             (_, Some(newest)) => Condition::Is(newest),
         }
     }
