@@ -12,6 +12,7 @@ pub mod get;
 pub mod import;
 pub mod job;
 pub mod keyspace;
+pub mod progress;
 pub mod put;
 pub mod reshard;
 pub mod scan;

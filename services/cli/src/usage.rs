@@ -45,7 +45,7 @@ fn next_steps(error: &clap::Error, words: &[String]) -> Vec<String> {
         verb = found.clone();
     }
     let meant = if path == "rehome get" { list_of_key(error, words) } else { None };
-    vec![meant.or_else(|| example(&verb)).unwrap_or_else(|| format!("{path} --help"))]
+    vec![meant.or_else(|| example(&verb, &path)).unwrap_or_else(|| format!("{path} --help"))]
 }
 
 /// Returns the list of a partition key, where only the sort key of one row is lacking.
@@ -59,10 +59,12 @@ fn list_of_key(error: &clap::Error, words: &[String]) -> Option<String> {
     is_sort_key.then(|| words.fold(String::from("rehome"), |line, word| line + " " + &word) + " --list")
 }
 
-/// Returns the first command line that the help shows.
-fn example(verb: &clap::Command) -> Option<String> {
+/// Returns the first command line of that verb that its help shows.
+fn example(verb: &clap::Command, path: &str) -> Option<String> {
+    let begin = format!("{path} ");
     let help = verb.get_after_help()?.to_string();
-    let line = help.lines().find_map(|line| line.strip_prefix("  ").filter(|line| line.contains("rehome ")))?;
+    let line =
+        help.lines().find_map(|line| line.strip_prefix("  ").filter(|line| format!("{line} ").contains(&begin)))?;
     Some(line.split("  #").next().unwrap_or(line).trim().to_owned())
 }
 
@@ -97,13 +99,16 @@ mod tests {
 
     #[test]
     fn what_is_shown_as_the_next_command_is_a_right_command_line() {
-        fn check(verb: &clap::Command) {
-            verb.get_subcommands().for_each(check);
-            let Some(line) = example(verb) else { return };
+        fn check(verb: &clap::Command, path: &str) {
+            verb.get_subcommands().for_each(|verb| check(verb, &format!("{path} {}", verb.get_name())));
+            let example = example(verb, path);
+            // What only groups others has none.
+            assert_eq!(example.is_some(), verb.get_subcommands().next().is_none(), "{path}");
+            let Some(line) = example else { return };
             // Blanks within quotes do not matter here: no example has any.
             let words = line.split_whitespace().filter(|word| *word != "|").skip_while(|word| *word != "rehome");
             Args::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
-        check(&Args::command());
+        check(&Args::command(), "rehome");
     }
 }

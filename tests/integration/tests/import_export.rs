@@ -162,7 +162,7 @@ fn wrong_rows_go_to_the_rejects_with_line_and_reason_and_the_rest_is_written() {
 
     let stopped = shell.run(&line);
     assert_eq!((stopped.exit, stopped.out.as_str()), (1, ""), "{stopped:?}");
-    for part in ["row 2 (line 3): it has 2 fields, the header has 3", "1 rows before it were written", "--rejects"] {
+    for part in ["row 2 (line 3): it has 2 fields, the header has 3", "before it: 1 row written", "--rejects"] {
         assert!(stopped.err.contains(part), "no {part:?} in {stopped:?}");
     }
     assert_eq!(rows(&shell, "cities").len(), 1, "what came before the wrong row, and nothing else");

@@ -1,18 +1,20 @@
 //! `rehome export`: all rows of a keyspace to a file, read page by page.
 
-use super::format::{FormatArg, STANDARD};
+use super::format::{FileArgs, STANDARD};
+use super::progress::{Done, Progress};
 use super::{command_again, count, print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
 use crate::wire::{RowShape, RowsShape, ScanQuery};
-use indicatif::{ProgressBar, ProgressStyle};
 use rehome_sources::{Format, RowWriter, SourceRow};
 use serde::Serialize;
 use std::fs::{File, Permissions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::NamedTempFile;
 
 /// Rows of one page. Reason: an answer of some hundred kilobytes; the server ends a page of large rows earlier.
@@ -46,9 +48,8 @@ pub struct Args {
     keyspace: String,
     /// File, or - for standard output
     file: PathBuf,
-    /// Format of the file; without it, what its name ends in
-    #[arg(long, value_enum)]
-    format: Option<FormatArg>,
+    #[command(flatten)]
+    how: FileArgs,
     #[command(flatten)]
     pub remote: Remote,
 }
@@ -75,7 +76,7 @@ struct Exported {
 type Output = Counted<Box<dyn Write + Send>>;
 
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let format = FormatArg::choose(args.format, &args.file)?;
+    let format = args.how.format(&args.file)?;
     if !args.is_to_standard_output() {
         return to_file(args, format);
     }
@@ -113,20 +114,21 @@ fn export(args: &Args, format: Format, out: Box<dyn Write + Send>) -> Result<Exp
     let mut pages = Pages { path: format!("/v1/keyspaces/{}/scan", segment(&args.keyspace)), after: None, tries: 0 };
     // Before the header is written: the keyspace may be unknown.
     let mut page = pages.next(&client)?;
-    let mut writer = RowWriter::new(format, Counted { out, bytes: 0 }).map_err(wrong)?;
-    let bar = spinner();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut writer = RowWriter::new(format, Counted { out, bytes: Arc::clone(&bytes) }).map_err(wrong)?;
+    let mut progress = Progress::start("export", false, args.how.progress_every);
     while let Some(rows) = page {
         for row in rows {
             writer.write(bytes_of(&row)?).map_err(wrong)?;
         }
-        bar.set_message(format!("{} rows", writer.rows()));
-        bar.tick();
+        let bytes = bytes.load(Ordering::Relaxed);
+        progress.show(Done { rows: writer.rows(), rejected: None, bytes, bytes_total: None });
         page = pages.next(&client)?;
     }
     let (rows, rows_base64) = (writer.rows(), writer.rows_base64());
     let mut out: Output = writer.finish().map_err(wrong)?;
     out.flush().map_err(wrong)?;
-    bar.finish_and_clear();
+    progress.finish();
     let step = format!("rehome import OTHER {} --exported", quoted(&args.file.to_string_lossy()));
     Ok(Exported {
         keyspace: args.keyspace.clone(),
@@ -134,7 +136,7 @@ fn export(args: &Args, format: Format, out: Box<dyn Write + Send>) -> Result<Exp
         format: format.name(),
         rows,
         rows_base64,
-        bytes: out.bytes,
+        bytes: bytes.load(Ordering::Relaxed),
         next_steps: vec![step],
     })
 }
@@ -210,13 +212,13 @@ impl Target {
 /// Counts what goes through.
 struct Counted<W> {
     out: W,
-    bytes: u64,
+    bytes: Arc<AtomicU64>,
 }
 
 impl<W: Write> Write for Counted<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let written = self.out.write(buffer)?;
-        self.bytes += written as u64;
+        self.bytes.fetch_add(written as u64, Ordering::Relaxed);
         Ok(written)
     }
 
@@ -242,11 +244,6 @@ fn cannot_write(args: &Args, error: &io::Error) -> Failure {
 fn left_alone(args: &Args, failure: Failure) -> Failure {
     let message = format!("{}; nothing was written to {}", failure.message, args.file.display());
     Failure { message, ..failure }
-}
-
-fn spinner() -> ProgressBar {
-    let template = "{spinner} {msg}  {elapsed}";
-    ProgressBar::new_spinner().with_style(ProgressStyle::with_template(template).expect("a good template"))
 }
 
 #[cfg(test)]

@@ -19,10 +19,21 @@ pub enum FormatArg {
     Parquet,
 }
 
-impl FormatArg {
+/// What `import` and `export` share.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FileArgs {
+    /// Format of the file; without it, what its name ends in
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
+    /// Seconds between two lines of progress, where standard error is no terminal
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub progress_every: u64,
+}
+
+impl FileArgs {
     /// Returns the format that was asked for, or else the one that the name tells.
-    pub fn choose(asked: Option<FormatArg>, file: &Path) -> Result<Format, Failure> {
-        let asked = asked.map(|asked| match asked {
+    pub fn format(&self, file: &Path) -> Result<Format, Failure> {
+        let asked = self.format.map(|asked| match asked {
             FormatArg::Csv => Format::Csv,
             FormatArg::Jsonl => Format::JsonLines,
             FormatArg::Parquet => Format::Parquet,

@@ -1,16 +1,18 @@
 //! `rehome import`: the rows of a file as an ordered source, so that importing it again doubles nothing.
 
+mod example;
 mod input;
 mod rejects;
 mod sending;
 
-use super::format::FormatArg;
-use super::{command_again, print, quoted};
+use super::format::FileArgs;
+use super::progress::{Done, Progress};
+use super::{command_again, count, next_lines, print, quoted};
 use crate::args::Remote;
 use crate::client::{Client, segment};
 use crate::exit::{Exit, Failure, tell};
 use crate::wire::{KeyspaceShape, StatusShape};
-use indicatif::{ProgressBar, ProgressStyle};
+use example::Example;
 use input::Input;
 use rehome_router::limits::KEY_BYTES_MAX;
 use rehome_sources::{RowError, RowReader, SourceRow};
@@ -22,8 +24,6 @@ use std::path::PathBuf;
 
 /// Wrong rows that a dry run names.
 const NAMED_MAX: u64 = 10;
-/// Steps of the progress bar. Reason: finer than anybody sees.
-const STEPS: u64 = 1_000;
 
 const HELP: &str = "\
 Each row becomes one row of the keyspace; its value is a JSON object of all columns (of a JSON line, the line itself).
@@ -31,8 +31,15 @@ A wrong row has the wrong number of columns, is no JSON object or no UTF-8, lack
 or a value above what the server takes. Without --rejects the import stops at the first one, the rows before it written. With it, each
 is a line of that file, {\"row\", \"line\", \"reason\", \"text\"}, the rest is written, and the exit code is 0.
 
-Running the same import again, also after it was stopped, doubles nothing: it goes on where it was.
+Running the same import again, also after it was stopped, doubles and changes nothing: every row is sent again, and the
+server leaves those alone that it has from the time before. So it takes about as long as the first time.
 A file that was changed is another source: its rows overwrite those with the same keys.
+
+With --sort and without --unique, a sort key is the column, a zero byte and the row number in twelve digits, so that no
+two rows share one. Read such rows as a list from the column on, or one of them by both keys in base64:
+  rehome get flights ORD --list --from 2001-01-01 --limit 1
+  rehome get flights T1JE MjAwMS0wMS0wMQAwMDAwMDAwMDAwMDE= --encoding base64
+With --unique the sort key is the column alone; without --sort it is the row number alone, such as 000000000001.
 
 Examples:
   rehome import flights flights.parquet --key origin --sort date
@@ -46,9 +53,8 @@ pub struct Args {
     keyspace: String,
     /// File, or - for standard input, which goes to a temporary file first
     file: PathBuf,
-    /// Format of the file; without it, what its name ends in
-    #[arg(long, value_enum)]
-    format: Option<FormatArg>,
+    #[command(flatten)]
+    how: FileArgs,
     /// Column that becomes the partition key
     #[arg(long, value_name = "COLUMN", required_unless_present = "exported")]
     key: Option<String>,
@@ -90,6 +96,8 @@ pub(crate) struct Imported {
     #[serde(skip_serializing_if = "Option::is_none")]
     rejects: Option<String>,
     dry_run: bool,
+    /// The sort keys are the column, a zero byte and the row number: there was `--sort` without `--unique`.
+    sort_keys_end_with_row_numbers: bool,
     source: String,
     next_steps: Vec<String>,
 }
@@ -104,17 +112,21 @@ struct Import<'a> {
     /// Hashes of the keys that came by, where no two rows may share them.
     seen: Option<HashSet<u128>>,
     imported: Imported,
-    bar: ProgressBar,
+    progress: Progress,
+    bytes_total: u64,
+    /// The first row whose sort key has a row number appended.
+    example: Option<Example>,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let format = FormatArg::choose(args.format, &args.file)?;
+    let format = args.how.format(&args.file)?;
     let mut input = Input::open(args, format)?;
     let client = Client::new(&args.remote);
     let keyspace: KeyspaceShape =
         client.get(&format!("/v1/keyspaces/{}", segment(&args.keyspace)), &serde_json::json!({}))?;
     let status: StatusShape = client.get("/v1/status", &serde_json::json!({}))?;
     let source = input.source(args)?;
+    let bytes_total = input.bytes;
     let rows = input.rows(args.unique)?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &args.file)).transpose()?;
     let import = Import {
@@ -132,9 +144,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             source,
             ..Imported::default()
         },
-        bar: progress_bar(),
+        progress: Progress::start("import", true, args.how.progress_every),
+        bytes_total,
+        example: None,
     };
     import.run(rows)
+}
+
+impl Args {
+    /// Tells whether sort keys end with the row number.
+    fn appends_numbers(&self) -> bool {
+        self.sort.is_some() && !self.unique
+    }
 }
 
 impl Import<'_> {
@@ -149,22 +170,28 @@ impl Import<'_> {
             });
             let is_told = match good {
                 Ok(_) if self.args.dry_run => position % 10_000 == 0,
-                Ok(row) => self.sender.push(position, row, &mut self.imported)?,
+                Ok(row) => {
+                    if self.example.is_none() && self.args.appends_numbers() {
+                        self.example = Example::of(&row);
+                    }
+                    self.sender.push(position, row, &mut self.imported)?
+                }
                 Err(error) => {
                     self.reject(&error, &rows)?;
                     false
                 }
             };
             if is_told {
-                self.bar.set_position((rows.fraction_read() * STEPS as f64) as u64);
-                self.bar.set_message(format!("{} rows", rows.row()));
+                let bytes = (rows.fraction_read() * self.bytes_total as f64) as u64;
+                let (rejected, bytes_total) = (Some(self.imported.rejected), Some(self.bytes_total));
+                self.progress.show(Done { rows: rows.row(), rejected, bytes, bytes_total });
             }
         }
         self.sender.flush(&mut self.imported)?;
         if let Some(rejects) = &mut self.rejects {
             rejects.flush()?;
         }
-        self.bar.finish_and_clear();
+        self.progress.finish();
         self.imported.rows = rows.row();
         self.end()
     }
@@ -185,14 +212,15 @@ impl Import<'_> {
         }
         if self.args.dry_run {
             if self.imported.rejected <= NAMED_MAX {
-                self.bar.suspend(|| tell(&format!("wrong: {error}")));
+                self.progress.suspend(|| tell(&format!("wrong: {error}")));
             }
             return Ok(());
         }
         self.sender.flush(&mut self.imported)?;
-        self.bar.finish_and_clear();
+        self.progress.finish();
         let Imported { accepted, done_before, .. } = self.imported;
-        let before = format!("{accepted} rows before it were written, {done_before} were there from an earlier import");
+        let written = count(accepted, "row");
+        let before = format!("before it: {written} written, {done_before} there from an earlier import");
         let message =
             format!("{error}; {before}; with --rejects FILE wrong rows go to that file and the rest is written");
         Err(Failure::new(Exit::Failed, "row_wrong", message).next(command_again(&["--rejects", "rejects.jsonl"])))
@@ -204,9 +232,17 @@ impl Import<'_> {
         imported.next_steps = vec![match (args.dry_run, is_failed) {
             (true, true) => command_again(&["--rejects", "rejects.jsonl"]),
             (true, false) => command_again(&[]).replace(" --dry-run", ""),
-            _ => format!("rehome scan {} --limit 10", quoted(&args.keyspace)),
+            _ => match &self.example {
+                Some(example) => example.line(&args.keyspace),
+                None => format!("rehome scan {} --limit 10", quoted(&args.keyspace)),
+            },
         }];
-        print(args.remote.json, &self.imported, Imported::text);
+        imported.sort_keys_end_with_row_numbers = args.appends_numbers();
+        // A failure tells its next steps itself.
+        print(args.remote.json, &self.imported, |imported| match is_failed {
+            true => imported.text(),
+            false => imported.text() + &next_lines(&imported.next_steps),
+        });
         if !is_failed {
             return Ok(());
         }
@@ -222,12 +258,15 @@ impl Imported {
         let rejects = self.rejects.as_ref().filter(|_| *rejected > 0).map(|file| format!(" to {file}"));
         let rejected = format!("{rejected} rejected{}", rejects.unwrap_or_default());
         if self.dry_run {
-            return format!(
-                "{rows} rows: {} would be written, {rejected}; a dry run writes none",
-                rows - self.rejected
-            );
+            let good = rows - self.rejected;
+            return format!("{}: {good} would be written, {rejected}; a dry run writes none", count(*rows, "row"));
         }
-        format!("{rows} rows: {accepted} written, {done_before} were there from an earlier import, {rejected}")
+        let before = format!("{done_before} were there from an earlier import");
+        let told = format!("{}: {accepted} written, {before}, {rejected}", count(*rows, "row"));
+        if !self.sort_keys_end_with_row_numbers {
+            return told;
+        }
+        told + "\neach sort key ends with a zero byte and the row number, as --unique was not given: read rows as a list"
     }
 }
 
@@ -251,11 +290,6 @@ fn hash_of_keys(row: &SourceRow) -> u128 {
     hasher.update(&row.partition_key);
     hasher.update(&row.sort_key);
     hasher.digest128()
-}
-
-fn progress_bar() -> ProgressBar {
-    let template = "{bar:30} {percent:>3} %  {msg}  {eta} left";
-    ProgressBar::new(STEPS).with_style(ProgressStyle::with_template(template).expect("a good template"))
 }
 
 #[cfg(test)]

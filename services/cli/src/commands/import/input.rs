@@ -16,6 +16,8 @@ pub struct Input {
     name: String,
     format: Format,
     layout: Layout,
+    /// Of the file.
+    pub bytes: u64,
 }
 
 impl Input {
@@ -29,7 +31,8 @@ impl Input {
             Some(key) => Layout::Columns(Columns { key: key.clone(), sort: args.sort.clone() }),
             None => Layout::Exported,
         };
-        Ok(Input { file, name, format, layout })
+        let bytes = file.metadata().map_err(anyhow::Error::from)?.len();
+        Ok(Input { file, name, format, layout, bytes })
     }
 
     /// Returns the name of the source: the same bytes read the same way have the same one.
