@@ -42,6 +42,13 @@ const IDLE: &[Case] = &[
         "is nothing",
         "delete flights key-1 a --if present",
     ),
+    (
+        "ids kept too short",
+        "keyspace create more --shards 1 --request-retention 5s",
+        2,
+        "1m to 30d",
+        "create more --shards 1 --request-retention 1m",
+    ),
     ("drop unconfirmed", "keyspace drop flights", 2, "nobody can be asked", "rehome keyspace drop flights --yes"),
 ];
 

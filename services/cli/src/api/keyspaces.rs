@@ -4,6 +4,7 @@ use super::errors::Refusal;
 use super::jobs::{possible_shards, rehearse};
 use super::{Shared, shapes};
 use crate::cluster::REQUEST_RETENTION_MS;
+use crate::commands::span;
 use crate::wire::{
     DEFAULT_BUCKETS, DropQuery, DroppedShape, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape,
     RouteShape, RoutesShape, StatusShape,
@@ -15,6 +16,10 @@ use rehome_control_core::{JobState, SHARDS_MAX};
 use rehome_keyspace::Placement;
 use rehome_records::ControlEvent;
 use rehome_router::limits::KEY_BYTES_MAX;
+use std::ops::RangeInclusive;
+
+/// How long a keyspace may keep request ids, in milliseconds: a minute to 30 days.
+const RETENTION_MS: RangeInclusive<u64> = 60_000..=30 * 86_400_000;
 
 pub async fn create(
     state: Shared,
@@ -22,29 +27,53 @@ pub async fn create(
 ) -> Result<Json<KeyspaceShape>, Refusal> {
     let Json(body) = body?;
     let placement = Placement::buckets(body.buckets).map_err(|error| {
-        Refusal::bad_request(error.to_string()).next(create_line(&body.name, body.shards, DEFAULT_BUCKETS))
+        Refusal::bad_request(error.to_string())
+            .next(create_line(&KeyspaceBody { buckets: DEFAULT_BUCKETS, ..body.clone() }))
     })?;
+    let request_retention_ms = retention_ms(&body)?;
     state
         .propose(ControlEvent::KeyspaceCreated {
             name: body.name.clone(),
             placement,
             shards: body.shards,
-            request_retention_ms: REQUEST_RETENTION_MS,
+            request_retention_ms,
         })
         .await
         .map_err(|refusal| {
-            let line = |name: &str| vec![create_line(name, body.shards, body.buckets)];
-            let refusal = refusal.instead(&["shard_count_invalid"], || line(&body.name));
-            refusal.instead(&["name_invalid"], || line("flights"))
+            let refusal = refusal.instead(&["shard_count_invalid"], || vec![create_line(&body)]);
+            refusal.instead(&["name_invalid"], || {
+                vec![create_line(&KeyspaceBody { name: "flights".into(), ..body.clone() })]
+            })
         })?;
     Ok(Json(shapes::keyspace(&state.keyspace(&body.name)?, &state.cluster.progress())))
 }
 
+/// Returns how long request ids are to be kept. Errors: shorter than a client takes to ask again, or so long that ids
+/// would fill the stores.
+fn retention_ms(body: &KeyspaceBody) -> Result<u64, Refusal> {
+    let wished = body.request_retention_ms.unwrap_or(REQUEST_RETENTION_MS);
+    let (least, most) = (*RETENTION_MS.start(), *RETENTION_MS.end());
+    if RETENTION_MS.contains(&wished) {
+        return Ok(wished);
+    }
+    let message = format!(
+        "request ids are kept for {} to {} ({least} to {most} ms), not {}",
+        span::text(least),
+        span::text(most),
+        span::text(wished)
+    );
+    let possible = KeyspaceBody { request_retention_ms: Some(wished.clamp(least, most)), ..body.clone() };
+    Err(Refusal::bad_request(message).next(create_line(&possible)))
+}
+
 /// Returns a command that creates a keyspace like the wished one, with a number of shards that can be.
-fn create_line(name: &str, shards: u32, buckets: u32) -> String {
-    let shards = shards.clamp(1, buckets.clamp(1, SHARDS_MAX));
-    let buckets = if buckets == DEFAULT_BUCKETS { String::new() } else { format!(" --buckets {buckets}") };
-    format!("rehome keyspace create {name} --shards {shards}{buckets}")
+fn create_line(wished: &KeyspaceBody) -> String {
+    let KeyspaceBody { name, shards, buckets, request_retention_ms } = wished;
+    let shards = (*shards).clamp(1, (*buckets).clamp(1, SHARDS_MAX));
+    let buckets = if *buckets == DEFAULT_BUCKETS { String::new() } else { format!(" --buckets {buckets}") };
+    let retention =
+        request_retention_ms.map(|ms| format!(" --request-retention {}", span::text(ms))).unwrap_or_default();
+    format!("rehome keyspace create {name} --shards {shards}{buckets}{retention}")
 }
 
 pub async fn list(state: Shared) -> Json<KeyspacesShape> {

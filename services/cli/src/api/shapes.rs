@@ -38,6 +38,7 @@ pub fn keyspace(keyspace: &Keyspace, progress: &Progress) -> KeyspaceShape {
         name: keyspace.name.clone(),
         id: keyspace.id.0,
         buckets: keyspace.placement.slot_count(),
+        request_retention_ms: keyspace.request_retention_ms,
         shards_active: keyspace.shards_active,
         routes_position: keyspace.routes_changed.0,
         shards: slots.into_iter().map(shard).collect(),

@@ -1,5 +1,6 @@
 //! `rehome keyspace create|list|show|drop`.
 
+use super::span;
 use super::{count, next_lines, print, print_with, table};
 use crate::args::Remote;
 use crate::client::{Client, segment};
@@ -20,7 +21,9 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Which {
     /// Create a keyspace
-    #[command(after_help = "Example:\n  rehome keyspace create flights --shards 3")]
+    #[command(
+        after_help = "Examples:\n  rehome keyspace create flights --shards 3\n  rehome keyspace create flights --shards 3 --request-retention 1h"
+    )]
     Create {
         name: String,
         /// Shards that own its slots at first
@@ -29,6 +32,11 @@ pub enum Which {
         /// Slots: the units in which ownership moves; fixed for ever
         #[arg(long, default_value_t = DEFAULT_BUCKETS)]
         buckets: u32,
+        /// How long a repeated request id is recognised, 1m to 30d; fixed for ever. Ids travel with every move: a shorter
+        /// time makes moves cheaper, and a client that asks again later than that writes twice. Marks of deleted rows are
+        /// kept as long [default: 24h]
+        #[arg(long, value_name = "TIME", value_parser = span::parse)]
+        request_retention: Option<u64>,
         #[command(flatten)]
         remote: Remote,
     },
@@ -84,8 +92,9 @@ pub fn run(command: &Which) -> Result<(), Failure> {
     let json = command.remote().json;
     let client = Client::new(command.remote());
     match command {
-        Which::Create { name, shards, buckets, .. } => {
-            let body = KeyspaceBody { name: name.clone(), shards: *shards, buckets: *buckets };
+        Which::Create { name, shards, buckets, request_retention, .. } => {
+            let (shards, buckets, request_retention_ms) = (*shards, *buckets, *request_retention);
+            let body = KeyspaceBody { name: name.clone(), shards, buckets, request_retention_ms };
             let made: KeyspaceShape = client.post("/v1/keyspaces", &body)?;
             let next = vec![format!("rehome put {name} ORD 2001-01-01 delayed")];
             print_with(json, &made, next.clone(), |made| {
@@ -184,10 +193,11 @@ pub fn describe(keyspace: &KeyspaceShape) -> String {
         ]
     });
     let table = table(&["SHARD", "SLOTS", "APPLIED", "LAG", "NODES", "REPLICA"], rows);
-    let KeyspaceShape { name, id, buckets, shards_active, routes_position, .. } = keyspace;
+    let KeyspaceShape { name, id, buckets, shards_active, routes_position, request_retention_ms, .. } = keyspace;
     format!(
-        "keyspace {name}, id {id}: {} on {}, routes as of control position {routes_position}\n{table}",
+        "keyspace {name}, id {id}: {} on {}, request ids kept {}, routes as of control position {routes_position}\n{table}",
         count(u64::from(*buckets), "slot"),
-        count(u64::from(*shards_active), "shard")
+        count(u64::from(*shards_active), "shard"),
+        span::text(*request_retention_ms)
     )
 }

@@ -14,6 +14,11 @@ pub struct KeyspaceBody {
     pub name: String,
     pub shards: u32,
     pub buckets: u32,
+    /// How long a repeated request id is recognised, by the log's own time: 60000 (a minute) to 2592000000 (30 days);
+    /// 86400000 (24 hours) without it. Ids travel with every move: a shorter time makes moves cheaper. Marks of deleted
+    /// rows are kept as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_retention_ms: Option<u64>,
 }
 
 /// A keyspace.
@@ -22,6 +27,8 @@ pub struct KeyspaceShape {
     pub name: String,
     pub id: u64,
     pub buckets: u32,
+    /// How long a repeated request id is recognised.
+    pub request_retention_ms: u64,
     /// Shards that own slots.
     pub shards_active: u32,
     /// Control position at which a route last changed.
