@@ -17,7 +17,7 @@ mod threads;
 
 pub use clock::Clock;
 pub use rates::Rates;
-pub use sizes::{Size, size};
+pub use sizes::{Limit, Size, size};
 
 use crate::failpoints::Hooks;
 use rehome_control_core::Decision;
@@ -41,7 +41,7 @@ use threads::Threads;
 /// The one node of a process that is everything. A restarted node is the same node.
 const NODE: NodeId = NodeId(1);
 
-/// How long request ids are kept, by the log's clock.
+/// How long request ids are kept where a keyspace does not say otherwise, by the log's clock.
 pub const REQUEST_RETENTION_MS: u64 = 24 * 3_600_000;
 
 /// Longest time to fold the control log at a start. Reason: millions of records; whoever needs longer should look.

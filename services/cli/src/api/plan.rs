@@ -1,7 +1,7 @@
 //! What a reshard would take: rows, bytes, seconds and pause of each move, and what stands in its way. Changes nothing.
 
 use super::Api;
-use crate::cluster::{Rates, Size, size};
+use crate::cluster::{Limit, Rates, Size, size};
 use crate::pause::measured_pause_ms;
 use crate::wire::{EstimateShape, PlannedShape, WarningShape};
 use rehome_control_core::{ControlState, Keyspace, Move};
@@ -10,7 +10,7 @@ use rehome_planner::{MoveFacts, PauseFacts, estimate};
 use rehome_ports::PortError;
 use rehome_records::TopicPartition;
 use rehome_records::control::{JobOptions, MoveWanted};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes per second of a copy until one was measured. Reason: a careful guess for a disk of today.
 const COPY_BYTES_PER_SEC: f64 = 50_000_000.0;
@@ -20,14 +20,27 @@ const REPLAY_RECORDS_PER_SEC: f64 = 50_000.0;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Copies and cutovers that a measurement looks back on.
 const NEWEST: usize = 16;
-/// Fewer rows say nothing about the speed of a copy.
-const ROWS_MIN: u64 = 1_000;
+/// A copy of fewer rows is mostly waiting, so its time says little about the speed. Reason: what every copy waits for
+/// takes some hundredths of a second, these many rows about as long.
+const ROWS_MIN: u64 = 50_000;
+
+/// How long rows are counted before the rest is estimated. Reason: millions of rows, and a person still waits.
+const COUNT_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// What was measured in this folder, or is assumed.
 struct Measured {
-    copy_rows_per_sec: Option<f64>,
+    copies: Copies,
     replay_records_per_sec: Option<f64>,
     pause: Option<Duration>,
+}
+
+/// How fast copies were.
+#[derive(Debug, Default, PartialEq)]
+struct Copies {
+    /// Of the newest large ones together.
+    rows_per_sec: Option<f64>,
+    /// Of the fastest small one: large ones are no slower.
+    rows_per_sec_min: f64,
 }
 
 /// Returns the moves with their estimates, and that of all together.
@@ -46,7 +59,7 @@ pub fn plan(
     let mut moves = Vec::with_capacity(wanted.len());
     for one in wanted {
         let slots: Vec<_> = one.slots.iter().flat_map(|span| span.slots()).collect();
-        let size = size(&*api.cluster.store(keyspace.id, one.source)?, keyspace, &slots)?;
+        let size = size(&*api.cluster.store(keyspace.id, one.source)?, keyspace, &slots, Limit::SAMPLE)?;
         let facts = facts(api, &rates, &measured, keyspace, one, size);
         let mut planned = PlannedShape {
             rows: Some(size.rows),
@@ -78,16 +91,16 @@ pub fn plan(
     Ok((moves, total))
 }
 
-/// Returns how much the keyspace holds.
+/// Returns how much the keyspace holds: counted, as far as there is time.
 pub fn size_of(api: &Api, keyspace: &Keyspace) -> Result<Size, PortError> {
-    let mut total = Size { counted: true, ..Size::default() };
+    let (mut total, limit) = (Size { counted: true, ..Size::default() }, Limit::until(Instant::now() + COUNT_TIME_MAX));
     for shard in (0..keyspace.shards).map(ShardId) {
         let owners = (0..).map(SlotId).zip(keyspace.owners());
         let slots: Vec<SlotId> = owners.filter(|(_, owner)| *owner == shard).map(|(slot, _)| slot).collect();
         if slots.is_empty() {
             continue;
         }
-        let size = size(&*api.cluster.store(keyspace.id, shard)?, keyspace, &slots)?;
+        let size = size(&*api.cluster.store(keyspace.id, shard)?, keyspace, &slots, limit)?;
         total.rows += size.rows;
         total.bytes += size.bytes;
         total.counted &= size.counted;
@@ -114,7 +127,6 @@ fn facts(
     size: Size,
 ) -> MoveFacts {
     let row_bytes = size.bytes as f64 / size.rows.max(1) as f64;
-    let copied = measured.copy_rows_per_sec.filter(|_| size.rows > 0).map(|rows| rows * row_bytes);
     let replay_records_per_sec = measured.replay_records_per_sec.unwrap_or(REPLAY_RECORDS_PER_SEC);
     let hop = measured.pause.unwrap_or(PAUSE) / 2;
     let lag = api.cluster.progress().get(&(keyspace.id, one.source)).map_or(0, |report| report.lag_records);
@@ -122,7 +134,7 @@ fn facts(
         source_rows: size.rows,
         source_bytes: size.bytes,
         share: 1.0,
-        copy_bytes_per_sec: copied.unwrap_or(COPY_BYTES_PER_SEC),
+        copy_bytes_per_sec: measured.copies.bytes_per_sec(row_bytes),
         arrival_records_per_sec: rates.arrival_records_per_sec(keyspace.id, one.source),
         replay_records_per_sec,
         pause: PauseFacts {
@@ -141,7 +153,9 @@ impl Measured {
     fn of(api: &Api, control: &ControlState, rates: &Rates) -> Measured {
         let moves: Vec<&Move> = control.moves().collect();
         Measured {
-            copy_rows_per_sec: copy_rows_per_sec(&moves),
+            copies: Copies::of(
+                moves.iter().rev().filter_map(|one| Some((one.snapshot?.digest.row_count, one.copy_took_ms?))),
+            ),
             replay_records_per_sec: rates.replay_records_per_sec(),
             pause: newest_pause(api, control),
         }
@@ -149,7 +163,8 @@ impl Measured {
 
     /// Returns what is assumed, for people.
     fn assumed(&self) -> Vec<String> {
-        let copy = self.copy_rows_per_sec.is_none().then(|| format!("{COPY_BYTES_PER_SEC:.0} bytes/s copied"));
+        let copy =
+            self.copies.rows_per_sec.is_none().then(|| format!("{COPY_BYTES_PER_SEC:.0} bytes/s copied at least"));
         let replay =
             self.replay_records_per_sec.is_none().then(|| format!("{REPLAY_RECORDS_PER_SEC:.0} records/s replayed"));
         let pause = self.pause.is_none().then(|| format!("{} ms of pause", PAUSE.as_millis()));
@@ -157,13 +172,29 @@ impl Measured {
     }
 }
 
-/// Returns the speed of the newest copies together.
-fn copy_rows_per_sec(moves: &[&Move]) -> Option<f64> {
-    let copied = moves.iter().rev().filter_map(|one| Some((one.snapshot?.digest.row_count, one.copy_took_ms?)));
-    let newest: Vec<(u64, u64)> = copied.filter(|(rows, _)| *rows >= ROWS_MIN).take(NEWEST).collect();
-    let rows: u64 = newest.iter().map(|(rows, _)| rows).sum();
-    let took_ms: u64 = newest.iter().map(|(_, took_ms)| took_ms).sum();
-    (rows > 0).then(|| rows as f64 * 1000.0 / took_ms.max(1) as f64)
+impl Copies {
+    /// From the rows and milliseconds of each copy, the newest first.
+    fn of(copies: impl Iterator<Item = (u64, u64)>) -> Copies {
+        let (large, small): (Vec<_>, Vec<_>) = copies.partition(|(rows, _)| *rows >= ROWS_MIN);
+        let speed = |rows: u64, took_ms: u64| rows as f64 * 1000.0 / took_ms.max(1) as f64;
+        let newest = &large[..large.len().min(NEWEST)];
+        let rows: u64 = newest.iter().map(|(rows, _)| rows).sum();
+        let took_ms = newest.iter().map(|(_, took_ms)| took_ms).sum();
+        Copies {
+            rows_per_sec: (rows > 0).then(|| speed(rows, took_ms)),
+            rows_per_sec_min: small
+                .iter()
+                .take(NEWEST)
+                .map(|(rows, took_ms)| speed(*rows, *took_ms))
+                .fold(0.0, f64::max),
+        }
+    }
+
+    /// Returns the speed that is expected of a copy of such rows.
+    fn bytes_per_sec(&self, row_bytes: f64) -> f64 {
+        let measured = self.rows_per_sec.map(|rows| rows * row_bytes).filter(|bytes| *bytes > 0.0);
+        measured.unwrap_or(COPY_BYTES_PER_SEC.max(self.rows_per_sec_min * row_bytes))
+    }
 }
 
 /// Returns the median pause of the newest cutovers.
@@ -184,6 +215,23 @@ fn newest_pause(api: &Api, control: &ControlState) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bytes of a row.
+    const ROW: f64 = 140.0;
+
+    #[test]
+    fn small_copies_do_not_make_a_plan_slow() {
+        // What was measured: ten thousand rows wait as long as they are copied, a million take about a second.
+        let small = Copies::of([(10_000, 300); 20].into_iter());
+        assert_eq!(small.bytes_per_sec(ROW), COPY_BYTES_PER_SEC, "too little to be a measurement");
+        let both = Copies::of([(10_000, 300); 20].into_iter().chain([(1_000_000, 1_000)]));
+        assert_eq!(both.bytes_per_sec(ROW), 1_000_000.0 * ROW, "whatever small ones came later");
+        let quick = Copies::of([(40_000, 50), (10_000, 300)].into_iter());
+        assert_eq!(quick.bytes_per_sec(ROW), 800_000.0 * ROW, "no slower than a small one was");
+        let slow = Copies::of([(1_000_000, 100_000)].into_iter());
+        assert_eq!(slow.bytes_per_sec(ROW), 10_000.0 * ROW, "a slow disk is a measurement");
+        assert_eq!(Copies::of(std::iter::empty()).bytes_per_sec(0.0), COPY_BYTES_PER_SEC);
+    }
 
     #[test]
     fn too_little_disk_is_told_with_what_is_needed() {
