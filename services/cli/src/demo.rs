@@ -22,6 +22,7 @@ mod writers;
 pub use report::Report;
 
 use crate::cluster::Cluster;
+use crate::commands::count;
 use crate::failpoints::Hooks;
 use crate::workload::{self, Input, Phases, create_keyspace, load, run_for};
 use cutovers::CutoverSeen;
@@ -60,11 +61,11 @@ pub fn run(dir: &Path, options: &Options) -> anyhow::Result<Report> {
 
 fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
     let shards = options.plan[0];
-    say(&format!("keyspace {KEYSPACE} on {shards} shards"));
+    say(&format!("keyspace {KEYSPACE} on {}", count(u64::from(shards), "shard")));
     let (keyspace, placement) = create_keyspace(cluster, KEYSPACE, shards)?;
     let (rows, total) = options.input.rows(options.rows_max)?;
     let loaded = load(cluster, keyspace, rows, total, options.seed)?;
-    say(&format!("{} rows loaded, {:.0} rows/s", loaded.rows, loaded.rows as f64 / loaded.took.as_secs_f64()));
+    say(&format!("{} loaded, {:.0} rows/s", count(loaded.rows, "row"), loaded.rows as f64 / loaded.took.as_secs_f64()));
 
     let epoch = Instant::now();
     let phases = Phases::follow(cluster, keyspace, placement);
@@ -72,7 +73,7 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
     let shared =
         client::Shared { cluster: Arc::clone(cluster), keyspace, placement, epoch, epoch_ms, writes: Arc::default() };
     let writers = Writers::start(shared.clone(), Arc::clone(&phases), loaded.sample, options)?;
-    say(&format!("{} writers, {BASELINE:?} before anything moves", options.writers));
+    say(&format!("{}, {BASELINE:?} before anything moves", count(u64::from(options.writers), "writer")));
     run_for(BASELINE);
     let mut resharded = Vec::new();
     let (mut progress, mut shards_now) = (Progress::default(), shards);
@@ -86,7 +87,8 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
         }
         let done = reshard::reshard(&shared, &phases, &loaded.partition_keys, shards)?;
         progress.add(&cutovers::seen(&shared, &done.moves));
-        say(&format!("{shards} shards after {:.1} s, {} moves", done.took.as_secs_f64(), done.moves.len()));
+        let (now, moves) = (count(u64::from(shards), "shard"), count(done.moves.len() as u64, "move"));
+        say(&format!("{now} after {:.1} s, {moves}", done.took.as_secs_f64()));
         moves::lines(cluster, &done.moves).iter().for_each(|line| say(line));
         resharded.push(done);
         if options.cutovers_min == 0 {

@@ -115,3 +115,31 @@ fn jobs_of_a_dropped_keyspace_are_told_from_those_of_a_new_one_of_its_name() {
     }
     shell.stop().expect("it stops");
 }
+
+#[test]
+fn how_long_request_ids_are_kept_is_chosen_within_bounds_and_shown() {
+    let shell = shell_with(0);
+    assert_eq!(shell.json("keyspace show flights")["request_retention_ms"], 86_400_000);
+    assert!(shell.good("keyspace show flights").contains(", request ids kept 24h, "));
+    for (wished, possible) in [("5s", "1m"), ("31d", "30d")] {
+        let line =
+            |span: &str| format!("keyspace create kept-{wished} --shards 2 --buckets 16 --request-retention {span}");
+        let said = shell.run(&line(wished));
+        assert!(said.exit == 2 && said.err.contains("1m to 30d (60000 to 2592000000 ms)"), "{said:?}");
+        assert_eq!(said.err.lines().last(), Some(&*format!("  next: rehome {}", line(possible))));
+        shell.good(&line(possible));
+        assert!(shell.good(&format!("keyspace show kept-{wished}")).contains(&format!("ids kept {possible}, ")));
+    }
+    let said = shell.run("keyspace create more --shards 2 --request-retention soon");
+    assert!(said.exit == 2 && said.err.contains("for example 90s, 30m, 24h or 7d"), "{said:?}");
+    shell.stop().expect("it stops");
+}
+
+#[test]
+fn a_demo_ends_with_what_it_showed_and_a_command() {
+    let said = rehome(NOWHERE, "demo --input zipf --rows 3000 --plan 2,3 --writers 2");
+    let last: Vec<&str> = said.out.lines().rev().take(2).collect();
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert!(last[1].starts_with("Shown: while clients wrote, the shards went 2 -> 3 in 2 moves; "), "{said:?}");
+    assert!(last[0].starts_with("next: ") && last[0].ends_with(" up"), "{said:?}");
+}

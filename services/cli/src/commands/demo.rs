@@ -83,11 +83,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let report = demo::run(dir, &options)?;
     println!("{}", report.table());
+    let next = format!("{} up", super::quoted(&std::env::args().next().unwrap_or_else(|| "rehome".into())));
+    if report.is_good() {
+        println!("{}\nnext: {next}", report.closing(&options.plan));
+    }
     if !report.findings().is_clean() {
         println!("{}", report.findings());
     }
     if args.json {
-        println!("{}", serde_json::to_string(&report).context("the figures are no JSON")?);
+        super::print_with(true, &report, if report.is_good() { vec![next] } else { Vec::new() }, |_| String::new());
     }
     if report.is_good() {
         return Ok(());

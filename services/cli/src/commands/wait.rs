@@ -1,6 +1,6 @@
 //! `rehome wait`.
 
-use super::{job, print};
+use super::{count, job, print};
 use crate::args::Remote;
 use crate::client::Client;
 use crate::exit::{Exit, Failure};
@@ -71,7 +71,7 @@ fn progress(job: &JobShape) -> String {
     }
     let phases: Vec<String> = phases.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
     let lag = job.moves.iter().filter_map(|one| one.lag_records).max();
-    let lag = lag.map(|lag| format!(", lag {lag} records")).unwrap_or_default();
+    let lag = lag.map(|lag| format!(", lag {}", count(lag, "record"))).unwrap_or_default();
     let paused = if job.state == "paused" { format!(", paused: `rehome resume {}`", job.job) } else { String::new() };
     format!("moves: {}{lag}{paused}", phases.join(", "))
 }

@@ -5,6 +5,7 @@ use super::cutovers::CutoverSeen;
 use super::latency::Latencies;
 use super::reshard::Resharded;
 use super::writers::Counts;
+use crate::commands::count;
 use hdrhistogram::Histogram;
 use rehome_control_core::ControlState;
 use rehome_keyspace::{Outcome, Side};
@@ -107,7 +108,7 @@ impl Report {
             .map(|ready| ready.digest.row_count)
             .sum();
         let job_seconds: f64 = resharded.iter().map(|done| done.took.as_secs_f64()).sum();
-        let count = |finding| compared.findings.count(finding);
+        let found = |finding| compared.findings.count(finding);
         let acked = facts.history.writes.len() as u64;
         let moving = facts.latencies.moving();
         let pauses = |of: fn(&Resharded) -> &[u64]| Pause::of(resharded.iter().flat_map(of).copied().collect());
@@ -118,12 +119,12 @@ impl Report {
             reads: facts.history.reads.len() as u64,
             deletes: counts.deletes,
             retries: counts.retries,
-            lost: count(Finding::Lost),
-            duplicated: count(Finding::Duplicated),
-            resurrected: count(Finding::Resurrected),
-            stale_reads: count(Finding::StaleRead),
-            misplaced_rows: count(Finding::MisplacedRow),
-            digest_mismatches: count(Finding::DigestMismatch),
+            lost: found(Finding::Lost),
+            duplicated: found(Finding::Duplicated),
+            resurrected: found(Finding::Resurrected),
+            stale_reads: found(Finding::StaleRead),
+            misplaced_rows: found(Finding::MisplacedRow),
+            digest_mismatches: found(Finding::DigestMismatch),
             moves: ids().count() as u64,
             cutovers: attempts().count() as u64,
             aborted_cutovers: aborted.count() as u64,
@@ -161,35 +162,54 @@ impl Report {
         &self.findings
     }
 
+    /// Returns what was shown, in one sentence; only of a good one.
+    pub fn closing(&self, plan: &[u32]) -> String {
+        let (moves, writes) = (count(self.moves, "move"), count(self.acked, "acknowledged write"));
+        let plan: Vec<String> = plan.iter().map(u32::to_string).collect();
+        format!(
+            "Shown: while clients wrote, the shards went {} in {moves}; each of {writes} is there exactly once, as the answers, \
+             the stores and the logs all say, and no write was held back longer than {:.1} ms.",
+            plan.join(" -> "),
+            self.write_pause_ms.max
+        )
+    }
+
     /// Returns the figures as a table.
     pub fn table(&self) -> String {
         let pause = |pause: Pause| {
-            format!("p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms ({} moves)", pause.p50, pause.p99, pause.max, pause.count)
+            let Pause { p50, p99, max, count: moves } = pause;
+            format!("median {p50:.1} ms, p99 {p99:.1} ms, longest {max:.1} ms ({})", count(moves, "move"))
         };
-        let latency = |latency: Latency| format!("p50 {:.1} ms, p99 {:.1} ms", latency.p50, latency.p99);
+        let latency = |latency: Latency| match latency == Latency::default() {
+            true => "no write fell into this".to_owned(),
+            false => format!("median {:.1} ms, p99 {:.1} ms", latency.p50, latency.p99),
+        };
         let moving = &self.moving_latency_ms;
         let rows = [
-            ("rows loaded", format!("{} (digest {})", self.rows_loaded, self.input_digest)),
-            ("writes acknowledged", format!("{} ({:.0}/s)", self.acked, self.writes_per_sec)),
-            ("of these deletes, retries", format!("{}, {}", self.deletes, self.retries)),
-            ("linearizable reads", self.reads.to_string()),
-            ("moves, cutovers, aborted", format!("{}, {}, {}", self.moves, self.cutovers, self.aborted_cutovers)),
-            ("with writes around them", self.written_around.to_string()),
+            ("rows loaded at the start", format!("{} (digest {})", self.rows_loaded, self.input_digest)),
+            ("writes acknowledged meanwhile", format!("{} ({:.0}/s)", self.acked, self.writes_per_sec)),
+            ("  of these, deletes", self.deletes.to_string()),
+            ("  of these, sent again on purpose", self.retries.to_string()),
+            ("reads that must see the newest write", self.reads.to_string()),
+            ("moves of slots between shards", self.moves.to_string()),
+            ("  changes of owner begun", self.cutovers.to_string()),
+            ("  of these, given up and tried again", self.aborted_cutovers.to_string()),
+            ("  with a write right before and after", self.written_around.to_string()),
             ("rows moved", format!("{} ({:.0}/s)", self.rows_moved, self.rows_moved_per_sec)),
-            ("write pause", pause(self.write_pause_ms)),
-            ("read pause", pause(self.read_pause_ms)),
-            ("write latency, nothing moves", latency(self.baseline_latency_ms)),
-            ("write latency, moving keys", latency(Latency { p50: moving.p50, p99: moving.p99 })),
-            ("  while copying", latency(moving.copying)),
-            ("  while catching up", latency(moving.catching_up)),
-            ("  while cutting over", latency(moving.cutting_over)),
-            ("client errors", self.client_errors.to_string()),
-            ("lost", self.lost.to_string()),
-            ("duplicated", self.duplicated.to_string()),
-            ("resurrected", self.resurrected.to_string()),
-            ("stale reads", self.stale_reads.to_string()),
-            ("misplaced rows", self.misplaced_rows.to_string()),
-            ("digest mismatches", self.digest_mismatches.to_string()),
+            ("writes held back by a change of owner", pause(self.write_pause_ms)),
+            ("reads held back by a change of owner", pause(self.read_pause_ms)),
+            ("a write takes, while nothing moves", latency(self.baseline_latency_ms)),
+            ("a write takes, to keys that move", latency(Latency { p50: moving.p50, p99: moving.p99 })),
+            ("  while they are copied", latency(moving.copying)),
+            ("  while the copy catches up", latency(moving.catching_up)),
+            ("  while the owner changes", latency(moving.cutting_over)),
+            ("requests that failed", self.client_errors.to_string()),
+            ("acknowledged writes that are lost", self.lost.to_string()),
+            ("writes done twice", self.duplicated.to_string()),
+            ("deleted rows that came back", self.resurrected.to_string()),
+            ("reads of old data", self.stale_reads.to_string()),
+            ("rows in a wrong shard", self.misplaced_rows.to_string()),
+            ("copies that differ from their source", self.digest_mismatches.to_string()),
         ];
         let mut table = comfy_table::Table::new();
         table.load_preset(comfy_table::presets::UTF8_BORDERS_ONLY);
