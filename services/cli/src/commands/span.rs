@@ -8,7 +8,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     let read = |(unit, ms): (&str, u64)| {
         let number = text.strip_suffix(unit)?;
         // Digits alone: a sign or a blank is a slip.
-        let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let digits = number.bytes().all(|byte| byte.is_ascii_digit());
         number.parse::<u64>().ok().filter(|_| digits)?.checked_mul(ms)
     };
     UNITS.into_iter().find_map(read).ok_or_else(|| "a span of time is wanted, for example 90s, 30m, 24h or 7d".into())
@@ -34,7 +34,7 @@ mod tests {
             assert_eq!((parse(written), text(ms)), (Ok(ms), written.to_owned()));
         }
         assert_eq!((parse("1d"), text(0)), (Ok(86_400_000), "0ms".into()));
-        for wrong in ["", "h", "24", "-1h", "1.5h", " 1h", "1 h", "99999999999999d", "1w"] {
+        for wrong in ["", "h", "24", "-1h", "+1h", "1.5h", " 1h", "1 h", "99999999999999d", "1w"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
