@@ -1,13 +1,14 @@
 //! The only user of RocksDB here.
 //!
 //! ```text
-//! family default      topic/NAME            number of partitions: u32 BE
+//! family default      topic/NAME            number of partitions: u32 BE | those with a family: u32 BE, unless all
 //!                     start/NAME/PARTITION  lowest offset kept: u64 BE | latest append time before it, ms: u64 BE
 //!                     next/NAME/PARTITION   lowest offset to give after opening, if above the last record: u64 BE
-//! family NAME/PART.   offset: u64 BE        the record, framed and checksummed
+//! families            see [`crate::families`]
 //! ```
 
 use crate::errors::{OpenError, port_error};
+use crate::families::{Families, Place, Shares};
 use crate::frames::{Frames, decode};
 use crate::holder::Holder;
 use crate::options;
@@ -43,8 +44,9 @@ pub struct Disk {
     unsynced: WriteOptions,
     /// Every write up to this number is durable. It is what a test may take away at most.
     synced_sequence: AtomicU64,
-    /// Held while records are committed and while families are dropped.
-    families: Mutex<()>,
+    families: Families,
+    /// Held while records are committed: once it was, nobody writes to a partition any more that was removed before.
+    committing: Mutex<()>,
     /// Given back last: fields are dropped in order.
     _holder: Holder,
 }
@@ -98,9 +100,12 @@ impl Disk {
             synced,
             unsynced,
             synced_sequence,
-            families: Mutex::new(()),
+            families: Families::default(),
+            committing: Mutex::new(()),
             _holder: holder,
         };
+        let damaged = |error: PortError| OpenError::Damaged { dir: dir.to_path_buf(), reason: error.message };
+        disk.read_topics().map_err(damaged)?;
         disk.write_log_files_ahead(log_file_bytes).map_err(rocks)?;
         Ok(disk)
     }
@@ -128,64 +133,74 @@ impl Disk {
     }
 
     /// Returns every topic with its number of partitions.
-    pub fn topics(&self) -> Result<BTreeMap<String, u32>, PortError> {
-        let mut topics = BTreeMap::new();
+    pub fn topics(&self) -> BTreeMap<String, u32> {
+        self.families.topics()
+    }
+
+    fn read_topics(&self) -> Result<(), PortError> {
         for entry in self.db.iterator(IteratorMode::From(TOPIC.as_bytes(), rocksdb::Direction::Forward)) {
             let (key, value) = entry.map_err(|error| port_error("reading topics", &error))?;
             let Some(name) = key.strip_prefix(TOPIC.as_bytes()) else { break };
             let name = String::from_utf8_lossy(name).into_owned();
-            let count = value.as_ref().try_into().map(u32::from_be_bytes);
-            let count = count.map_err(|_| PortError::broken(format!("topic {name} has a damaged entry")))?;
-            topics.insert(name, count);
+            let shares = Shares::decode(&value);
+            let shares = shares.ok_or_else(|| PortError::broken(format!("topic {name} has a damaged entry")))?;
+            self.families.note(&name, shares);
         }
-        Ok(topics)
-    }
-
-    /// Makes the topic's partitions from `existing` to `wanted`, durably.
-    pub fn grow_topic(&self, topic: &str, existing: u32, wanted: u32) -> Result<(), PortError> {
-        let failed = |error: rocksdb::Error| port_error(&format!("growing topic {topic}"), &error);
-        for partition in existing..wanted {
-            let family = family(&TopicPartition::new(topic, partition));
-            // An earlier attempt may have got this far.
-            if self.db.cf_handle(&family).is_none() {
-                self.db.create_cf(&family, &options::partition(&self.cache)).map_err(failed)?;
-            }
-        }
-        self.db.put_opt(format!("{TOPIC}{topic}"), wanted.to_be_bytes(), &self.synced).map_err(failed)?;
-        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
         Ok(())
     }
 
-    /// Removes the topic with its records, durably. After a crash in the middle the rest goes at the next start.
-    pub fn remove_topic(&self, topic: &str, partitions: u32) -> Result<(), PortError> {
-        let failed = |error: rocksdb::Error| port_error(&format!("removing topic {topic}"), &error);
-        let _families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut batch = WriteBatch::default();
-        batch.delete(format!("{TOPIC}{topic}"));
-        let names = (0..partitions).map(|partition| TopicPartition::new(topic, partition));
-        names.clone().for_each(|name| [start_key(&name), next_key(&name)].iter().for_each(|key| batch.delete(key)));
-        self.db.write_opt(batch, &self.synced).map_err(failed)?;
-        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
-        for name in names {
-            if self.db.cf_handle(&family(&name)).is_some() {
-                self.db.drop_cf(&family(&name)).map_err(failed)?;
+    /// Makes the topic's partitions up to `wanted`, durably.
+    pub fn grow_topic(&self, topic: &str, wanted: u32) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| port_error(&format!("growing topic {topic}"), &error);
+        let grown = self.families.grown(topic, wanted);
+        for family in grown.families(topic) {
+            // An earlier attempt may have got this far.
+            if self.db.cf_handle(&family).is_none() {
+                self.db.create_cf(&family, &options::partition(&self.cache)).map_err(failed)?;
+                // Whoever appends looks families up, and making one keeps that waiting.
+                std::thread::yield_now();
             }
         }
+        self.db.put_opt(format!("{TOPIC}{topic}"), grown.encode(), &self.synced).map_err(failed)?;
+        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+        self.families.note(topic, grown);
+        Ok(())
+    }
+
+    /// Removes the topic with its records, durably; its partitions were removed before. After a crash in the middle the
+    /// rest goes at the next start.
+    pub fn remove_topic(&self, topic: &str) -> Result<(), PortError> {
+        let failed = |error: rocksdb::Error| port_error(&format!("removing topic {topic}"), &error);
+        let shares = self.families.of(topic);
+        let mut batch = WriteBatch::default();
+        batch.delete(format!("{TOPIC}{topic}"));
+        for name in (0..shares.partitions).map(|partition| TopicPartition::new(topic, partition)) {
+            [start_key(&name), next_key(&name)].iter().for_each(|key| batch.delete(key));
+        }
+        {
+            let _committing = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.db.write_opt(batch, &self.synced).map_err(failed)?;
+            self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+        }
+        for family in shares.families(topic) {
+            if self.db.cf_handle(&family).is_some() {
+                self.db.drop_cf(&family).map_err(failed)?;
+                std::thread::yield_now();
+            }
+        }
+        self.families.forget(topic);
         Ok(())
     }
 
     /// Drops the families that belong to no topic: what a crash left of one that was being made or removed.
-    pub fn drop_strays(&self, topics: &BTreeMap<String, u32>) -> Result<(), PortError> {
-        for stray in &self.found {
-            let (topic, number) = stray.rsplit_once('/').unwrap_or((stray, ""));
-            let known =
-                topics.get(topic).is_some_and(|count| number.parse::<u32>().is_ok_and(|number| number < *count));
-            if stray != "default" && !known && self.db.cf_handle(stray).is_some() {
-                let failed = |error: rocksdb::Error| port_error(&format!("removing what is left of {stray}"), &error);
-                self.db.drop_cf(stray).map_err(failed)?;
+    pub fn drop_strays(&self) -> Result<(), PortError> {
+        let mut strays = self.found.iter().filter(|family| *family != "default" && !self.families.knows(family));
+        strays.try_for_each(|stray| match self.db.cf_handle(stray).is_some() {
+            true => {
+                self.db.drop_cf(stray).map_err(|error| port_error(&format!("removing what is left of {stray}"), &error))
             }
-        }
-        Ok(())
+            false => Ok(()),
+        })
     }
 
     /// Returns where the partition stands.
@@ -201,10 +216,13 @@ impl Disk {
         if let Some(next) = self.db.get(next_key(partition)).map_err(failed)? {
             extent.end = extent.end.max(Offset(number(&next, partition)?));
         }
-        let mut newest = self.db.raw_iterator_cf(&self.handle(partition)?);
-        newest.seek_to_last();
+        let (place, family) = self.place(partition)?;
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(place.key(Offset(0)));
+        let mut newest = self.db.raw_iterator_cf_opt(&family, options);
+        newest.seek_for_prev(place.key(Offset(u64::MAX)));
         if let Some((key, value)) = newest.item() {
-            let last = read(partition, key, value)?;
+            let last = read(partition, &place, key, value)?;
             extent.end = extent.end.max(last.offset.next());
             extent.last_append_time_ms = extent.last_append_time_ms.max(last.append_time_ms);
         }
@@ -214,7 +232,7 @@ impl Disk {
 
     /// Writes down durably from which offset each partition goes on when it is opened again.
     pub fn reserve<'a>(&self, ends: impl Iterator<Item = (&'a TopicPartition, Offset)>) -> Result<(), PortError> {
-        let _families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let _committing = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = WriteBatch::default();
         ends.for_each(|(partition, next)| batch.put(next_key(partition), next.0.to_be_bytes()));
         self.db.write_opt(batch, &self.synced).map_err(|error| port_error("reserving offsets", &error))?;
@@ -229,12 +247,12 @@ impl Disk {
         groups: impl Iterator<Item = (&'a TopicPartition, Offset, &'a Frames)>,
         synced: bool,
     ) -> Result<(), PortError> {
-        let _families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let _committing = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = WriteBatch::default();
         for (partition, first, frames) in groups {
-            let family = self.handle(partition)?;
+            let (place, family) = self.place(partition)?;
             for (offset, frame) in (first.0..).zip(frames.iter()) {
-                batch.put_cf(&family, offset.to_be_bytes(), frame);
+                batch.put_cf(&family, place.key(Offset(offset)), frame);
             }
         }
         // Part of it may reach the disk although the sync failed.
@@ -267,18 +285,18 @@ impl Disk {
         end: Offset,
         limits: ReadLimits,
     ) -> Result<Batch, PortError> {
-        let family = self.handle(partition)?;
+        let (place, family) = self.place(partition)?;
         let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(end.0.to_be_bytes());
+        options.set_iterate_upper_bound(place.key(end));
         let mut records = self.db.raw_iterator_cf_opt(&family, options);
-        records.seek(from.0.to_be_bytes());
+        records.seek(place.key(from));
         let mut batch = Batch { records: Vec::new(), next: from };
         let mut bytes = 0;
         while let Some((key, value)) = records.item() {
             if batch.records.len() >= limits.records_max || bytes >= limits.bytes_max {
                 return Ok(batch);
             }
-            let logged = read(partition, key, value)?;
+            let logged = read(partition, &place, key, value)?;
             bytes += logged.record.bytes();
             batch.next = logged.offset.next();
             batch.records.push(logged);
@@ -294,20 +312,29 @@ impl Disk {
         let failed = |error: rocksdb::Error| port_error(&format!("trimming {partition}"), &error);
         let mut value = extent.start.0.to_be_bytes().to_vec();
         value.extend_from_slice(&extent.last_append_time_ms.to_be_bytes());
-        self.db.put_opt(start_key(partition), value, &self.synced).map_err(failed)?;
+        let (place, family) = self.place(partition)?;
+        let mut batch = WriteBatch::default();
+        batch.put(start_key(partition), value);
+        if place.is_shared() {
+            // Its tables hold records of others, too: they go when those are written anew.
+            batch.delete_range_cf(&family, place.key(Offset(0)), place.key(extent.start));
+        }
+        self.db.write_opt(batch, &self.synced).map_err(failed)?;
         // Whole files only, and RocksDB counts the last key of the range as in it. What is left of the last file is
         // never read again, and goes with a later trim.
         let Some(last) = extent.start.0.checked_sub(1) else { return Ok(()) };
-        let (first, last) = (0u64.to_be_bytes(), last.to_be_bytes());
-        self.db.delete_file_in_range_cf(&self.handle(partition)?, first, last).map_err(failed)
+        self.db.delete_file_in_range_cf(&family, place.key(Offset(0)), place.key(Offset(last))).map_err(failed)
     }
 
     /// Moves everything from the write-ahead log to tables, so that opening again reads nothing back.
-    pub fn flush(&self, partitions: impl Iterator<Item = TopicPartition>) -> Result<(), PortError> {
+    pub fn flush(&self) -> Result<(), PortError> {
         let failed = |error: rocksdb::Error| port_error("flushing", &error);
         self.db.flush().map_err(failed)?;
-        for partition in partitions {
-            self.db.flush_cf_opt(&self.handle(&partition)?, &FlushOptions::default()).map_err(failed)?;
+        for family in self.families.all() {
+            // One that is not there is told by whoever reads it.
+            if let Some(family) = self.db.cf_handle(&family) {
+                self.db.flush_cf_opt(&family, &FlushOptions::default()).map_err(failed)?;
+            }
         }
         Ok(())
     }
@@ -316,14 +343,12 @@ impl Disk {
         self.db.path().to_path_buf()
     }
 
-    fn handle(&self, partition: &TopicPartition) -> Result<Arc<BoundColumnFamily<'_>>, PortError> {
+    fn place(&self, partition: &TopicPartition) -> Result<(Place, Arc<BoundColumnFamily<'_>>), PortError> {
         let lost = || PortError::broken(format!("{partition} is registered, but its records are gone"));
-        self.db.cf_handle(&family(partition)).ok_or_else(lost)
+        let place = self.families.of(&partition.topic).place(partition);
+        let family = self.db.cf_handle(place.family()).ok_or_else(lost)?;
+        Ok((place, family))
     }
-}
-
-fn family(partition: &TopicPartition) -> String {
-    partition.to_string()
 }
 
 fn start_key(partition: &TopicPartition) -> String {
@@ -339,55 +364,10 @@ fn number(bytes: &[u8], partition: &TopicPartition) -> Result<u64, PortError> {
     bytes.try_into().map(u64::from_be_bytes).map_err(damaged)
 }
 
-fn read(partition: &TopicPartition, key: &[u8], value: &[u8]) -> Result<Logged, PortError> {
-    let offset = key.try_into().map(u64::from_be_bytes);
-    let offset = offset.map_err(|_| PortError::broken(format!("{partition} has a damaged key")))?;
-    decode(partition, Offset(offset), value)
+fn read(partition: &TopicPartition, place: &Place, key: &[u8], value: &[u8]) -> Result<Logged, PortError> {
+    let offset = place.offset(key).ok_or_else(|| PortError::broken(format!("{partition} has a damaged key")))?;
+    decode(partition, offset, value)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rehome_ports::Remedy;
-    use rehome_records::Record;
-
-    #[test]
-    fn a_record_whose_bytes_were_altered_is_broken() {
-        let dir = tempfile::tempdir().unwrap();
-        let partition = TopicPartition::new("topic", 0);
-        let disk = Disk::open(dir.path(), 1 << 20).unwrap();
-        disk.grow_topic("topic", 0, 1).unwrap();
-        let frames = Frames::encode(&[Record::default(), Record { value: Some(vec![7; 100]), ..Record::default() }], 1);
-        disk.commit([(&partition, Offset(0), &frames)].into_iter(), true).unwrap();
-        let limits = ReadLimits { records_max: 10, bytes_max: 1000 };
-        assert_eq!(disk.read(&partition, Offset(0), Offset(2), limits).unwrap().records.len(), 2);
-        let mut altered = frames.get(1).to_vec();
-        altered[50] ^= 1;
-        disk.db.put_cf(&disk.handle(&partition).unwrap(), 1u64.to_be_bytes(), altered).unwrap();
-        let error = disk.read(&partition, Offset(0), Offset(2), limits).unwrap_err();
-        assert_eq!((error.remedy, error.message.contains("topic/0@1")), (Remedy::Broken, true), "{error}");
-        assert_eq!(disk.extent(&partition).unwrap_err().remedy, Remedy::Broken);
-    }
-    #[test]
-    fn a_trim_gives_back_whole_files_of_what_lies_below_and_the_end_stays() {
-        let partition = TopicPartition::new("topic", 0);
-        for (trimmed, left) in [(100, 101), (101, 0)] {
-            let dir = tempfile::tempdir().unwrap();
-            let disk = Disk::open(dir.path(), 1 << 20).unwrap();
-            disk.grow_topic("topic", 0, 1).unwrap();
-            let frames = Frames::encode(&vec![Record::default(); 101], 5);
-            disk.commit([(&partition, Offset(0), &frames)].into_iter(), true).unwrap();
-            disk.flush([partition.clone()].into_iter()).unwrap();
-            // Files are given back below the first level only.
-            disk.db.compact_range_cf(&disk.handle(&partition).unwrap(), None::<[u8; 8]>, None::<[u8; 8]>);
-            let extent = Extent { start: Offset(trimmed), end: Offset(101), last_append_time_ms: 5 };
-            disk.trim(&partition, extent).unwrap();
-            let handle = disk.handle(&partition).unwrap();
-            let kept = disk.db.iterator_cf(&handle, IteratorMode::Start).count();
-            assert_eq!(kept, left, "the only file holds offset 100, so it stays while that is kept");
-            drop(handle);
-            drop(disk);
-            assert_eq!(Disk::open(dir.path(), 1 << 20).unwrap().extent(&partition).unwrap(), extent);
-        }
-    }
-}
+mod tests;

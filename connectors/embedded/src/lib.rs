@@ -15,7 +15,7 @@
 //! - [`partition`]: where a partition stands, and its newest records.
 //! - [`frames`]: encoded records.
 //! - [`tail`]: follows a partition.
-//! - [`disk`]: the only user of RocksDB here; [`options`] says how it is set up.
+//! - [`disk`]: the only user of RocksDB here; [`families`] says where records lie there, [`options`] how it is set up.
 //! - [`holder`]: one process per folder.
 //! - [`tear`]: what a crash tore off the end, or why it was no crash; [`wal`] reads the files that tell.
 //! - [`power_loss`]: a log as a power loss leaves it at worst, for tests.
@@ -23,6 +23,7 @@
 mod committer;
 mod disk;
 mod errors;
+mod families;
 mod frames;
 mod fsync;
 mod holder;

@@ -125,7 +125,7 @@ impl EmbeddedLog {
         }
         self.sync()?;
         let partitions: Vec<_> = self.read_topics(|topics| topics.values().flatten().cloned().collect());
-        self.disk.flush(partitions.iter().map(|partition| partition.name.clone()))?;
+        self.disk.flush()?;
         // Everything is durable: no offset above the end was given.
         let reserved = partitions.iter().filter(|partition| partition.reserved() > Offset(0));
         self.disk.reserve(reserved.map(|partition| (&partition.name, partition.extent().end)))?;
@@ -160,7 +160,7 @@ impl Log for EmbeddedLog {
             return Ok(());
         }
         let existing = known.unwrap_or(0);
-        self.disk.grow_topic(topic, existing, partitions)?;
+        self.disk.grow_topic(topic, partitions)?;
         let mut grown = Vec::new();
         for partition in existing..partitions {
             let name = TopicPartition::new(topic, partition);
@@ -181,7 +181,7 @@ impl Log for EmbeddedLog {
         let removed = self.topics.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
         let Some(partitions) = removed else { return Ok(()) };
         partitions.iter().for_each(|partition| partition.remove());
-        let gone = self.disk.remove_topic(topic, partitions.len() as u32);
+        let gone = self.disk.remove_topic(topic);
         if gone.is_err() {
             // It is asked for again: then it has to be found.
             self.topics.write().unwrap_or_else(PoisonError::into_inner).insert(topic.to_owned(), partitions);
@@ -249,9 +249,8 @@ impl Drop for EmbeddedLog {
 fn load(disk: &Disk) -> Result<Topics, PortError> {
     let mut topics = Topics::new();
     let mut number = 0;
-    let registered = disk.topics()?;
-    disk.drop_strays(&registered)?;
-    for (topic, partitions) in registered {
+    disk.drop_strays()?;
+    for (topic, partitions) in disk.topics() {
         let mut list = Vec::with_capacity(partitions as usize);
         for partition in 0..partitions {
             let name = TopicPartition::new(topic.clone(), partition);

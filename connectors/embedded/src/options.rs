@@ -1,6 +1,6 @@
 //! How RocksDB is set up for records that are only ever appended, and how much may wait or be kept in memory.
 //!
-//! Each partition is a column family. Its files then follow one another without overlap, so that compaction moves them
+//! Each partition is a column family, if there are not too many. Its files then follow one another without overlap, so that compaction moves them
 //! down by name only: a byte is written once to the write-ahead log and once to a table. With all partitions in one
 //! family every table would span them all, and each compaction would write old records again.
 
@@ -48,14 +48,13 @@ impl Limits {
     }
 }
 
-/// Bytes of write buffers over all partitions. Reason: a small share of what the whole process may use.
+/// Bytes of write buffers over all partitions, which are flushed together. Reason: a small share of what the whole
+/// process may use; and the write-ahead log, which is read at every start, holds little more than that.
 const WRITE_BUFFERS_BYTES: usize = 16 << 20;
 /// Bytes of one partition's write buffer.
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// Write-ahead log files that are kept to be written over.
 pub const LOG_FILES_AHEAD: usize = 2;
-/// Bytes of write-ahead log before idle partitions are flushed. Bounds the time to open: it is read then.
-const WAL_BYTES: u64 = 128 << 20;
 /// Bytes per second that flushes and compactions write, in shares of so many microseconds: syncs wait for whatever the
 /// disk was given before.
 const BACKGROUND_BYTES_PER_SEC: i64 = 64 << 20;
@@ -77,7 +76,6 @@ pub fn database() -> Options {
     options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     // A synced log file that is missing or short is an error, not an end.
     options.set_track_and_verify_wals_in_manifest(true);
-    options.set_max_total_wal_size(WAL_BYTES);
     options.set_db_write_buffer_size(WRITE_BUFFERS_BYTES);
     options.set_max_open_files(OPEN_FILES);
     options.set_max_background_jobs(2);

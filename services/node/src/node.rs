@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const READS_QUEUED_MAX: usize = 4_096;
 /// Pause before a replica that could not be opened is tried again, in milliseconds.
 pub(crate) const AGAIN_AFTER_MS: u64 = 100;
+/// Replicas opened in one turn: each takes some syncs, and the node has other things to do between.
+const OPENED_MAX: usize = 16;
 
 /// Gives a role what wakes it, and runs it: a thread in production, the scheduler's list in a simulation.
 pub trait Host: Send + Sync {
@@ -164,40 +166,55 @@ impl Node {
 
     fn open_assigned(&mut self, now_ms: u64) -> bool {
         let node = self.config.node;
-        let wanted: Vec<(Keyspace, ShardId)> = {
+        let wanted: Vec<(Keyspace, Vec<ShardId>)> = {
             let hosted = self.reads.hosted.lock().unwrap_or_else(PoisonError::into_inner);
-            let assigned = self.follower.state().keyspaces().flat_map(|keyspace| {
-                let mine = keyspace.replicas.iter().filter(|(_, nodes)| nodes.contains(&node));
-                mine.map(move |(shard, _)| (keyspace, *shard))
-            });
-            let open = |keyspace: &Keyspace, shard: ShardId| {
-                hosted.contains_key(&(keyspace.id, shard)) || self.broken.contains_key(&(keyspace.id, shard))
+            let is_known = |key: &(KeyspaceId, ShardId)| hosted.contains_key(key) || self.broken.contains_key(key);
+            let of = |keyspace: &Keyspace| {
+                let mine = keyspace.replicas.iter().filter(|(_, nodes)| nodes.contains(&node)).map(|(shard, _)| *shard);
+                mine.filter(|shard| !is_known(&(keyspace.id, *shard))).collect::<Vec<_>>()
             };
-            assigned
-                .filter(|(keyspace, shard)| !open(keyspace, *shard))
-                .map(|(keyspace, shard)| (keyspace.clone(), shard))
-                .collect()
+            let lacking = self.follower.state().keyspaces().map(|keyspace| (keyspace, of(keyspace)));
+            let lacking = lacking.filter(|(_, shards)| !shards.is_empty());
+            lacking.map(|(keyspace, shards)| (keyspace.clone(), shards)).collect()
         };
         self.retry_at_ms = None;
-        let mut opened = false;
-        for (keyspace, shard) in wanted {
-            match self.open(&keyspace, shard) {
-                Ok(()) => opened = true,
-                Err(error) if error.remedy == Remedy::Broken => {
-                    tracing::error!(keyspace = %keyspace.name, %shard, %error, "replica cannot be opened");
-                    (self.config.progress)(self.broken_progress(keyspace.id, shard, &error));
-                    let mut refused = self.reads.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                    refused.insert((keyspace.id, shard), error.message.clone());
-                    drop(refused);
-                    self.broken.insert((keyspace.id, shard), error.message);
-                }
-                Err(error) => {
-                    tracing::debug!(keyspace = %keyspace.name, %shard, %error, "replica is opened later");
+        let mut opened = 0;
+        for (keyspace, shards) in wanted {
+            let partitions = self.config.log.partitions(&data_topic(&keyspace.name, keyspace.id));
+            let partitions = partitions.ok().flatten().unwrap_or(0);
+            for shard in shards {
+                if shard.0 >= partitions {
+                    tracing::debug!(keyspace = %keyspace.name, partitions, "replicas are opened once their partitions exist");
                     self.retry_at_ms = Some(now_ms + AGAIN_AFTER_MS);
+                    break;
                 }
+                if opened == OPENED_MAX {
+                    return true;
+                }
+                opened += usize::from(self.open_one(&keyspace, shard, now_ms));
             }
         }
-        opened
+        opened > 0
+    }
+
+    /// Returns whether it is open; if not, it is tried again or was told to be broken.
+    fn open_one(&mut self, keyspace: &Keyspace, shard: ShardId, now_ms: u64) -> bool {
+        match self.open(keyspace, shard) {
+            Ok(()) => return true,
+            Err(error) if error.remedy == Remedy::Broken => {
+                tracing::error!(keyspace = %keyspace.name, %shard, %error, "replica cannot be opened");
+                (self.config.progress)(self.broken_progress(keyspace.id, shard, &error));
+                let mut refused = self.reads.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                refused.insert((keyspace.id, shard), error.message.clone());
+                drop(refused);
+                self.broken.insert((keyspace.id, shard), error.message);
+            }
+            Err(error) => {
+                tracing::debug!(keyspace = %keyspace.name, %shard, %error, "replica is opened later");
+                self.retry_at_ms = Some(now_ms + AGAIN_AFTER_MS);
+            }
+        }
+        false
     }
 
     /// Plans what a store takes that has nothing; nothing for one that goes on.
@@ -229,10 +246,6 @@ impl Node {
     }
 
     fn open(&self, keyspace: &Keyspace, shard: ShardId) -> Result<(), PortError> {
-        let topic = data_topic(&keyspace.name, keyspace.id);
-        if self.config.log.partitions(&topic)?.is_none_or(|count| count <= shard.0) {
-            return Err(PortError::not_applied(format!("partition {shard} of {topic} does not exist yet")));
-        }
         let store = (self.config.open_store)(keyspace.id, shard)?;
         let rebuild = self.plan_rebuild(&*store, keyspace, shard)?;
         let config = ReplicaConfig {
