@@ -2,7 +2,7 @@
 //!
 //! RocksDB flushes when its write buffers fill, and asks nobody. So a guarded store never lets them fill: it flushes
 //! itself, far below what RocksDB would flush at, and calls the guard first. Only writes, flushes, wipes and ingests
-//! make RocksDB flush, and all of them pass here.
+//! make RocksDB flush, and all of them pass here; closing flushes nothing.
 //!
 //! ```text
 //! flush   raise the flag | call the guard                   | RocksDB switches to a new write buffer, writes the old
@@ -79,10 +79,13 @@ impl Guard {
         // Of many stores the larger ones make room.
         mine >= self.memory.write_buffer_bytes || all >= self.memory.write_buffers_bytes && mine >= all / 8
     }
+}
 
-    /// Calls the guard, for what makes everything durable later.
-    pub fn call(&self) -> Result<(), PortError> {
-        (self.before_flush)()
+impl Drop for Guard {
+    /// What it counted is in no write buffer any more.
+    fn drop(&mut self) {
+        let mine = self.mine.load(Ordering::SeqCst);
+        let _ = self.all.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(now.saturating_sub(mine)));
     }
 }
 

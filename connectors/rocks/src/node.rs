@@ -72,18 +72,48 @@ impl RocksNode {
 
     /// Returns the store of that shard, opened or made. While it is open, everybody gets the same one.
     pub fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<Arc<dyn Store>, PortError> {
+        self.stores(keyspace, &[shard]).pop().expect("there is an answer for each shard")
+    }
+
+    /// Returns the stores of those shards, as `store` does. Those that are to be opened are at the same time: making one
+    /// takes a dozen syncs, and syncs that wait together end together.
+    pub fn stores(&self, keyspace: KeyspaceId, shards: &[ShardId]) -> Vec<Result<Arc<dyn Store>, PortError>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.removed.contains(&keyspace) {
-            return Err(PortError::not_applied(format!("keyspace {keyspace} was removed")));
+            let removed = || PortError::not_applied(format!("keyspace {keyspace} was removed"));
+            return shards.iter().map(|_| Err(removed())).collect();
         }
-        if let Some(store) = open.stores.get(&(keyspace, shard)).and_then(Weak::upgrade) {
-            return Ok(store);
+        let stores_open = open.stores.len() + shards.len();
+        let known = |shard: &ShardId| open.stores.get(&(keyspace, *shard)).and_then(Weak::upgrade);
+        let stores: Vec<_> = std::thread::scope(|scope| {
+            let opening = |shard: &ShardId| match known(shard) {
+                Some(store) => Ok(store),
+                None => Err(scope.spawn({
+                    let shard = *shard;
+                    move || self.open_store(keyspace, shard, stores_open)
+                })),
+            };
+            let opening: Vec<_> = shards.iter().map(opening).collect();
+            let opened = opening.into_iter().map(|one| match one {
+                Ok(store) => Ok(store),
+                Err(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            });
+            opened.collect()
+        });
+        for (shard, store) in shards.iter().zip(&stores) {
+            if let Ok(store) = store {
+                open.stores.insert((keyspace, *shard), Arc::downgrade(store));
+            }
         }
-        let guard = self.before_flush.clone().map(|call| Guard::new(call, self.memory, self.unflushed_bytes.clone()));
+        stores.into_iter().map(|store| store.map(|store| store as Arc<dyn Store>)).collect()
+    }
+
+    fn open_store(&self, keyspace: KeyspaceId, shard: ShardId, stores: usize) -> Result<Arc<RocksStore>, PortError> {
+        let write_buffer_bytes = self.shared.write_buffer_bytes(stores);
+        let memory = Memory { write_buffer_bytes, ..self.memory };
+        let guard = self.before_flush.clone().map(|call| Guard::new(call, memory, self.unflushed_bytes.clone()));
         let dir = self.dir.join(format!("{keyspace}-{shard}"));
-        let store = Arc::new(RocksStore::open(&dir, &self.shared.store(), guard)?);
-        open.stores.insert((keyspace, shard), Arc::downgrade(&store));
-        Ok(store)
+        Ok(Arc::new(RocksStore::open(&dir, &self.shared.store(write_buffer_bytes), guard)?))
     }
 
     /// Removes every store of the keyspace; none is ever made again by this node. Nothing there is no error.

@@ -24,6 +24,12 @@ const BACKGROUND_SHARE_US: i64 = 10_000;
 const BACKGROUND_FAIRNESS: i32 = 10;
 /// Bytes of a growing table that are left to the disk at most before it is asked to write them.
 const BYTES_PER_SYNC: u64 = 1 << 20;
+/// Least bytes of a write buffer. Reason: each begins with blocks and a filter in proportion. Were they larger, those of a
+/// thousand idle stores would fill what all may take together, and then each write to any flushes it.
+const WRITE_BUFFER_BYTES_MIN: usize = 256 << 10;
+/// Closing flushes nothing: the log has everything, and may not be durable itself. A thousand stores that close at once
+/// would keep the flushes of all others waiting. A file with an identity would take one more sync for each store made.
+const CLOSING: &str = "avoid_flush_during_shutdown=true;write_identity_file=false";
 /// Bytes that a scan of a whole range reads ahead.
 const SCAN_AHEAD_BYTES: usize = 1 << 20;
 
@@ -50,19 +56,27 @@ impl Shared {
         env.set_high_priority_background_threads(1);
         // Compaction is never urgent: roles go first.
         env.lower_thread_pool_cpu_priority();
-        let mut limited = Options::default();
+        let mut limited = Options::default().get_options_from_string(CLOSING)?;
         limited.set_ratelimiter(BACKGROUND_BYTES_PER_SEC, BACKGROUND_SHARE_US, BACKGROUND_FAIRNESS);
         Ok(Shared { cache, write_buffers, env, memory, guarded, limited })
     }
 
-    /// Options of one store.
-    pub fn store(&self) -> Options {
+    /// Returns how much one of so many stores may hold in its write buffer, in bytes.
+    pub fn write_buffer_bytes(&self, stores: usize) -> usize {
+        let share = 2 * self.memory.write_buffers_bytes / stores.max(1);
+        share.max(WRITE_BUFFER_BYTES_MIN).min(self.memory.write_buffer_bytes)
+    }
+
+    /// Options of one store, whose write buffer takes so many bytes.
+    pub fn store(&self, write_buffer_bytes: usize) -> Options {
         let mut options = self.limited.clone();
         options.create_if_missing(true);
         options.set_env(&self.env);
         options.set_write_buffer_manager(&self.write_buffers);
         let margin = if self.guarded { MARGIN } else { 1 };
-        options.set_write_buffer_size(self.memory.write_buffer_bytes * margin);
+        options.set_write_buffer_size(write_buffer_bytes * margin);
+        // What an idle store takes: this, and the filter below.
+        options.set_arena_block_size(write_buffer_bytes / 32);
         options.set_max_write_buffer_number(3);
         // A new request id is looked up before each write: the filter answers without touching the entries.
         options.set_memtable_prefix_bloom_ratio(0.02 / margin as f64);

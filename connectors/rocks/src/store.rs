@@ -11,7 +11,6 @@ use rehome_records::Manifest;
 use rocksdb::{DB, FlushOptions, IngestExternalFileOptions, Options, Range, WaitForCompactOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Folder for runs that do not come as files. What a crash leaves there is written over.
 const ARRIVING: &str = "arriving";
@@ -23,7 +22,7 @@ const ENTRIES: &str = "rocksdb.estimate-num-keys";
 
 /// One replica's sorted entries.
 pub struct RocksStore {
-    db: Arc<DB>,
+    db: DB,
     dir: PathBuf,
     guard: Option<Guard>,
 }
@@ -31,7 +30,7 @@ pub struct RocksStore {
 impl RocksStore {
     pub fn open(dir: &Path, options: &Options, guard: Option<Guard>) -> Result<RocksStore, PortError> {
         let db = DB::open(options, dir).map_err(|error| rocks(&format!("opening {}", dir.display()), &error))?;
-        Ok(RocksStore { db: Arc::new(db), dir: dir.to_path_buf(), guard })
+        Ok(RocksStore { db, dir: dir.to_path_buf(), guard })
     }
 
     /// Waits until nothing is left to do in the background. What is not flushed stays so.
@@ -183,16 +182,6 @@ impl Store for RocksStore {
             }
         }
         self.durably(|| self.take_in(&tables))
-    }
-}
-
-impl Drop for RocksStore {
-    /// Closing flushes. Where that may not be, the database stays open until the process ends.
-    fn drop(&mut self) {
-        if let Some(Err(error)) = self.guard.as_ref().map(Guard::call) {
-            tracing::error!(%error, dir = %self.dir.display(), "store is not flushed: its log cannot be synced");
-            std::mem::forget(Arc::clone(&self.db));
-        }
     }
 }
 

@@ -133,13 +133,19 @@ impl Cluster {
 
         let rates = Arc::new(Mutex::new(Rates::default()));
         let (noted, measured) = (Arc::clone(&progress), Arc::clone(&rates));
-        let (opened, removed) = (Arc::clone(&stores), Arc::clone(&stores));
+        let (opened, removed, forgotten) = (Arc::clone(&stores), Arc::clone(&stores), Arc::clone(&progress));
         let config = NodeConfig {
             node: NODE,
             address: address.to_owned(),
             log: shared,
-            open_store: Arc::new(move |keyspace, shard| opened.store(keyspace, shard)),
-            remove_stores: Arc::new(move |keyspace| removed.remove(keyspace)),
+            open_stores: Arc::new(move |keyspace, shards| opened.stores(keyspace, shards)),
+            remove_stores: Arc::new(move |keyspace| {
+                removed.remove(keyspace)?;
+                // Its replicas have ended: nothing reports on it again.
+                let mut told = forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+                told.reports.retain(|(of, _), _| *of != keyspace);
+                Ok(())
+            }),
             snapshots,
             jobs: Arc::clone(&threads) as Arc<dyn rehome_node::Jobs>,
             host: Arc::clone(&threads) as Arc<dyn rehome_node::Host>,

@@ -110,6 +110,7 @@ impl Controller {
             }
         }
         self.memory.look(state, now_ms);
+        self.observed.look(state);
     }
 
     fn carry_out(&mut self, effect: ControllerEffect, now_ms: u64) {

@@ -105,6 +105,17 @@ impl Observed {
         self.topics_removed.contains(&keyspace)
     }
 
+    /// Forgets what replicas of keyspaces that are gone told.
+    pub fn look(&mut self, state: &ControlState) {
+        self.replicas.retain(|(keyspace, ..), _| state.dropped_keyspace(*keyspace).is_none());
+    }
+
+    /// Returns of how many replicas reports are kept.
+    #[cfg(test)]
+    pub fn replicas(&self) -> usize {
+        self.replicas.len()
+    }
+
     /// Takes how long an append took until it was acknowledged.
     pub fn note_hop(&mut self, took: Duration, now_ms: u64) {
         self.hop_secs.note(took.as_secs_f64(), now_ms);

@@ -44,8 +44,9 @@ impl Node {
         hosted.range((keyspace, ShardId(0))..=(keyspace, ShardId(u32::MAX))).next().is_some()
     }
 
-    fn remove(&self, keyspace: KeyspaceId) -> Result<(), PortError> {
+    fn remove(&mut self, keyspace: KeyspaceId) -> Result<(), PortError> {
         around(&self.config.hook, Step::RemoveStores, || (self.config.remove_stores)(keyspace))?;
+        self.forget_refused(keyspace);
         around(&self.config.hook, Step::RemoveSnapshots, || {
             let (snapshots, prefix) = (&self.config.snapshots, snapshot_prefix(keyspace));
             let names = snapshots.names()?.into_iter().filter(|name| name.starts_with(&prefix));

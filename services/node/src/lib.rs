@@ -32,6 +32,6 @@ mod scan;
 mod start;
 mod step;
 
-pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStore, RemoveStores};
+pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStores, RemoveStores};
 pub use replica::{Replica, ReplicaConfig};
 pub use step::{Jobs, Step, StepHook};

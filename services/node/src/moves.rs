@@ -342,7 +342,8 @@ impl Replica {
     }
 
     fn copy_failed(&mut self, duty: &Duty, reason: String) {
-        tracing::warn!(move_id = %duty.id, copy = duty.copy, %reason, "the copy cannot be used; another one is taken");
+        // Ordinary after a kill: what was under way then is not whole. Nothing is lost, the source has everything.
+        tracing::info!(move_id = %duty.id, copy = duty.copy, %reason, "the copy cannot be used; the source makes another one");
         let event = ControlEvent::CopyFailed { move_id: duty.id, copy: duty.copy, node: self.config.node, reason };
         self.running.insert(duty.id, Running::Told(event));
     }

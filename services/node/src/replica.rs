@@ -95,6 +95,8 @@ pub struct Replica {
     pub(crate) reported_ms: u64,
     /// Jobs of this node rest for this replica.
     pub(crate) holds_jobs: bool,
+    /// Its store was made just now, and is not durable: nothing else happens before it is.
+    is_made: bool,
     /// Set once, by a broken invariant or a port that cannot go on: the replica then only answers that it cannot.
     pub(crate) broken: Option<String>,
 }
@@ -113,11 +115,15 @@ impl Replica {
     ) -> Result<Replica, PortError> {
         let identity = StoredIdentity { keyspace: keyspace.id, shard };
         let view = StoreView(&*config.store);
+        let mut is_made = false;
         let core = match ShardCore::recover(identity, keyspace.placement, keyspace.request_retention_ms, &view)
             .map_err(|stop| unusable(keyspace, shard, stop))?
         {
             Some(core) => core,
-            None => create(&*config.store, identity, keyspace, rebuild)?,
+            None => {
+                is_made = true;
+                create(&*config.store, identity, keyspace, rebuild)?
+            }
         };
         let topic = data_topic(&keyspace.name, keyspace.id);
         let partition = TopicPartition::new(topic.clone(), shard.0);
@@ -158,6 +164,7 @@ impl Replica {
             known_ends: BTreeMap::new(),
             reported_ms: 0,
             holds_jobs: false,
+            is_made,
             broken: None,
             config,
         })
@@ -251,6 +258,18 @@ impl Replica {
         if self.is_dropped() {
             self.hold_jobs(false);
             return Ok(true);
+        }
+        if self.is_made {
+            match self.config.store.flush() {
+                Ok(()) => self.is_made = false,
+                Err(error) if error.remedy == Remedy::NotApplied => {
+                    // A full disk: tried again when the next report would be due.
+                    tracing::warn!(keyspace = %self.keyspace, shard = %self.shard, %error, "a new store is flushed later");
+                    self.reported_ms = now_ms;
+                    return Ok(folded);
+                }
+                Err(error) => return Err(error),
+            }
         }
         let messaged = self.take_messages(now_ms)?;
         let mut pending = Pending::new();
@@ -423,7 +442,6 @@ fn create(
     core.seal(&mut pending);
     let changes = pending.into_changes().filter_map(|(key, value)| value.map(|value| Change::Put { key, value }));
     store.write(changes.collect())?;
-    store.flush()?;
     Ok(core)
 }
 

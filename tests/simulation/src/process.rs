@@ -191,16 +191,19 @@ impl Site {
             node,
             address: name.to_owned(),
             log,
-            open_store: Arc::new(move |keyspace, shard| {
+            open_stores: Arc::new(move |keyspace, shards| {
                 let mut stores = lock(&stores);
-                let store = stores.entry((node, keyspace, shard)).or_insert_with(|| {
-                    let broker = broker.clone();
-                    MemoryStore::guarded(Arc::new(move || {
-                        broker.sync();
-                        Ok(())
-                    }))
-                });
-                Ok(Arc::clone(store) as Arc<dyn rehome_ports::Store>)
+                let open = |shard: &ShardId| {
+                    let store = stores.entry((node, keyspace, *shard)).or_insert_with(|| {
+                        let broker = broker.clone();
+                        MemoryStore::guarded(Arc::new(move || {
+                            broker.sync();
+                            Ok(())
+                        }))
+                    });
+                    Ok(Arc::clone(store) as Arc<dyn rehome_ports::Store>)
+                };
+                shards.iter().map(open).collect()
             }),
             remove_stores: Arc::new(move |keyspace| {
                 lock(&removed).retain(|(owner, of, _), _| *owner != node || *of != keyspace);

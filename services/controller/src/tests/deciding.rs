@@ -265,9 +265,14 @@ fn the_topic_of_a_dropped_keyspace_is_removed_once_no_node_has_anything_left() {
     let mut fixture = Fixture::one();
     let (job, keyspace, node) = (fixture.first().job, KEYSPACE, NODE);
     fixture.tell(ControlEvent::CancelRequested { job, reason: "ann said so".into() });
+    fixture.report(0, 0);
+    fixture.observed.look(&fixture.state);
+    assert_eq!(fixture.observed.replicas(), 2);
     fixture.tell(ControlEvent::KeyspaceDropped { keyspace });
     assert_eq!(fixture.names(), [""; 0]);
     fixture.tell(ControlEvent::KeyspaceRemoved { keyspace, node });
+    fixture.observed.look(&fixture.state);
+    assert_eq!(fixture.observed.replicas(), 0, "its reports are forgotten");
     assert_eq!(fixture.names(), ["remove-topic"]);
     fixture.observed.note_topic_removed(keyspace);
     assert_eq!(fixture.names(), [""; 0]);
