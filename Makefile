@@ -29,7 +29,7 @@ demo: ## reshard three million flights under load and compare (ARGS='--input zip
 bench: ## measure, beside what disk and RocksDB do by themselves (ARGS='--repeat 5' and so on)
 	@"$$(scripts/build.sh | tail -n 1)" bench $(ARGS)
 
-test: ## run the test lanes (LANES='tidy lint unit conformance simulation integration cutovers' chooses)
+test: ## run the test lanes (LANES='tidy lint unit conformance simulation integration broker cutovers' chooses)
 	@scripts/test.sh
 
 build: ## build the binary; the last line is its path

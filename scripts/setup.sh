@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what the build needs, and writes ~/.cache/rehome/env. Returns at once when everything is there.
 #
-#   scripts/setup.sh            compiler, libclang, and RocksDB ready to link where Maven is present
+#   scripts/setup.sh            compiler, libclang, OpenSSL, zlib, and RocksDB ready to link where Maven is present
 #   . ~/.cache/rehome/env       afterwards, for plain cargo commands
 #
 # RocksDB takes 10 to 20 minutes to build from source. Where Maven is present, the library of the same version is
@@ -71,9 +71,17 @@ write_if_changed() { # FILE, text from standard input
     fi
 }
 
+# librdkafka is built with cargo; it links OpenSSL and zlib.
+have_header() {
+    printf '#include <%s>\n' "$1" | cc -E -x c - >/dev/null 2>&1
+}
+
 missing=()
 { have cc && have c++ && have make; } || missing+=(build-essential)
 have_libclang || missing+=(libclang-dev)
+{ have cc && have_header openssl/ssl.h; } || missing+=(libssl-dev)
+{ have cc && have_header zlib.h; } || missing+=(zlib1g-dev)
+have pkg-config || missing+=(pkg-config)
 
 prebuilt=no
 if [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && ! [ -e /etc/alpine-release ]; then

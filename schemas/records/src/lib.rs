@@ -25,6 +25,6 @@ pub use control::{ControlEvent, ControlRecord};
 pub use data::{Condition, DataRecord, Invalid, Mark, Operation, RowChange, SourcePosition, Write};
 pub use digest::Digest;
 pub use manifest::{Manifest, RunInfo};
-pub use record::{Logged, Record, TopicPartition};
+pub use record::{Header, Logged, Record, TopicPartition, header_name};
 pub use store_value::{SlotState, StateRegion};
 pub use verdict::{FirstAnswer, Verdict};

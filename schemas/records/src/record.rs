@@ -86,7 +86,8 @@ impl Logged {
     pub fn decode(offset: Offset, bytes: &[u8]) -> Result<Logged, DecodeError> {
         type Body<'a> = (u64, Option<&'a [u8]>, Option<&'a [u8]>, Vec<(&'a str, &'a [u8])>);
         let (append_time_ms, key, value, headers): Body<'_> = decode_borrowed(Kind::LogRecord, bytes)?;
-        let headers = headers.into_iter().map(|(name, value)| Header { name: known(name), value: value.to_vec() });
+        let headers =
+            headers.into_iter().map(|(name, value)| Header { name: header_name(name), value: value.to_vec() });
         let record =
             Record { key: key.map(<[u8]>::to_vec), value: value.map(<[u8]>::to_vec), headers: headers.collect() };
         Ok(Logged { offset, append_time_ms, record })
@@ -110,8 +111,8 @@ impl Logged {
     }
 }
 
-/// Returns the name without a copy when it is one of ours.
-fn known(name: &str) -> Cow<'static, str> {
+/// Returns a header's name without a copy when it is one of ours.
+pub fn header_name(name: &str) -> Cow<'static, str> {
     match data::HEADERS.iter().find(|known| **known == name) {
         Some(known) => Cow::Borrowed(known),
         None => Cow::Owned(name.to_string()),

@@ -1,6 +1,8 @@
 //! The promises of the Log port.
 
-use super::reading::{ALL, DEADLINE, Follower, append, assert_remedy, end, read_all, record, send, texts, wait};
+use super::reading::{
+    ALL, DEADLINE, Follower, append, assert_remedy, end, read_all, read_until_error, record, send, texts, wait,
+};
 use crate::Remedy;
 use crate::inbox::Signal;
 use crate::log::{Lane, Log, ReadLimits};
@@ -113,14 +115,15 @@ pub fn a_poll_returns_no_more_than_its_limits(bed: &mut dyn LogBed) {
     let log = open(bed);
     let records = (0..20).map(|_| Record { key: None, value: Some(vec![1; 100]), headers: Vec::new() }).collect();
     wait(&send(&log, &partition(), Lane::Data, records)).expect("the log takes records");
-    let mut tail = Follower::new(&log, &partition(), Offset(0)).tail;
-    let mut poll = |records_max, bytes_max| {
-        tail.poll(ReadLimits { records_max, bytes_max }).expect("the records are there").records.len()
-    };
-    assert_eq!(poll(3, usize::MAX), 3);
-    assert_eq!(poll(usize::MAX, 250), 3, "reached or passed by at most one record");
-    assert_eq!(poll(usize::MAX, 1), 1, "a record larger than the limit still comes");
-    assert_eq!(poll(usize::MAX, usize::MAX), 13);
+    let mut follower = Follower::new(&log, &partition(), Offset(0));
+    let mut left: usize = 20;
+    // A record larger than the limit still comes, and bytes are passed by at most one record.
+    for (records_max, bytes_max, count_max) in [(3, usize::MAX, 3), (usize::MAX, 250, 3), (usize::MAX, 1, 1)] {
+        let count = follower.read_some(ReadLimits { records_max, bytes_max }).records.len();
+        assert!((1..=count_max).contains(&count), "{count} records came, not 1 to {count_max}");
+        left -= count;
+    }
+    assert_eq!(follower.read(left).records.len(), left);
 }
 
 pub fn next_passes_every_gap_up_to_the_end(bed: &mut dyn LogBed) {
@@ -153,8 +156,14 @@ pub fn a_tail_beyond_the_end_is_broken(bed: &mut dyn LogBed) {
     let log = open(bed);
     append_numbers(&log, 0..3);
     let beyond = end(&log, &partition()).expect("the partition has an end").next();
-    let polled = log.tail(&partition(), beyond, Signal::new().waker()).and_then(|mut tail| tail.poll(ALL));
-    assert_remedy(polled, Remedy::Broken);
+    let signal = Signal::new();
+    match log.tail(&partition(), beyond, signal.waker()) {
+        Err(error) => assert_eq!(error.remedy, Remedy::Broken, "{error}"),
+        Ok(tail) => {
+            let (records, error) = read_until_error(&mut Follower { tail, signal }, 1);
+            assert_eq!((records, error.map(|error| error.remedy)), (Vec::new(), Some(Remedy::Broken)));
+        }
+    }
 }
 
 pub fn a_waiting_reader_is_woken(bed: &mut dyn LogBed) {
@@ -258,12 +267,22 @@ pub fn trimmed_records_are_gone_and_a_tail_that_needs_them_is_broken(bed: &mut d
     log.trim(&partition(), offsets[4]).expect("a partition can be trimmed");
     log.trim(&partition(), offsets[2]).expect("trimming less is no error");
     assert_eq!(log.start(&partition()), Ok(offsets[4]));
-    assert_remedy(behind.tail.poll(ALL), Remedy::Broken);
+    assert_broken_or_whole(&mut behind, 10);
+    assert_broken_or_whole(&mut Follower::new(&log, &partition(), offsets[3]), 0);
     assert_eq!(texts(&read_all(&log, &partition(), offsets[4]).records), numbers(4..10));
     drop((behind, log));
     let log = open(bed);
     assert_eq!(log.start(&partition()), Ok(offsets[4]));
     assert_eq!(texts(&read_all(&log, &partition(), offsets[4]).records), numbers(4..10));
+}
+
+/// A tail may have fetched records before they were trimmed away: then it has all of them, else it is broken.
+fn assert_broken_or_whole(follower: &mut Follower, fetched_max: usize) {
+    let (records, error) = read_until_error(follower, fetched_max.max(1));
+    match error {
+        Some(error) => assert_eq!((error.remedy, texts(&records)), (Remedy::Broken, Vec::new()), "{error}"),
+        None => assert_eq!(texts(&records), numbers(0..fetched_max)),
+    }
 }
 
 pub fn trimming_everything_keeps_offsets_growing(bed: &mut dyn LogBed) {

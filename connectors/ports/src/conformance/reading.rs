@@ -65,36 +65,66 @@ impl Follower {
 
     /// Polls, waiting for the signal in between, until so many records came.
     pub fn read(&mut self, records: usize) -> Batch {
-        let deadline = Instant::now() + DEADLINE;
         let mut all = Batch::default();
-        loop {
-            let batch = self.tail.poll(ALL).expect("the records are there");
-            let nothing = batch.records.is_empty();
+        while all.records.len() < records {
+            let batch = self.read_some(ALL);
             all.records.extend(batch.records);
             all.next = batch.next;
-            if all.records.len() >= records {
-                return all;
+        }
+        all
+    }
+
+    /// Polls, waiting for the signal in between, until a record came.
+    pub fn read_some(&mut self, limits: ReadLimits) -> Batch {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let batch = self.tail.poll(limits).expect("the records are there");
+            if !batch.records.is_empty() {
+                return batch;
             }
-            if nothing {
-                self.signal.wait(Some(deadline));
-                // Also when all of them are there by now: a reader that nobody wakes has failed.
-                assert!(Instant::now() < deadline, "only {} of {records} records came", all.records.len());
-            }
+            self.signal.wait(Some(deadline));
+            // Also when they are there by now: a reader that nobody wakes has failed.
+            assert!(Instant::now() < deadline, "no record came");
         }
     }
 }
 
-/// Reads everything from that position to the end, without waiting.
+/// Reads everything from that position to the end that the partition has now. A log that fetches may take a while.
 pub fn read_all(log: &Arc<dyn Log>, partition: &TopicPartition, from: Offset) -> Batch {
+    let end = end(log, partition).expect("the partition has an end");
     let mut follower = Follower::new(log, partition, from);
+    let deadline = Instant::now() + DEADLINE;
     let mut all = Batch { records: Vec::new(), next: from };
     loop {
         let batch = follower.tail.poll(ALL).expect("the records are there");
         let stands = batch.next == all.next;
         all.records.extend(batch.records);
         all.next = batch.next;
-        if stands {
+        if stands && all.next >= end {
             return all;
+        }
+        if stands {
+            follower.signal.wait(Some(deadline));
+            assert!(Instant::now() < deadline, "the tail stands at {} and the end is {end}", all.next);
+        }
+    }
+}
+
+/// Polls, waiting for the signal in between, until the tail ends with an error; returns it and what came before.
+pub fn read_until_error(follower: &mut Follower, records_max: usize) -> (Vec<Logged>, Option<PortError>) {
+    let deadline = Instant::now() + DEADLINE;
+    let mut all = Vec::new();
+    loop {
+        match follower.tail.poll(ALL) {
+            Err(error) => return (all, Some(error)),
+            Ok(batch) if batch.records.is_empty() => {
+                follower.signal.wait(Some(deadline));
+                assert!(Instant::now() < deadline, "neither records nor an error came");
+            }
+            Ok(batch) => all.extend(batch.records),
+        }
+        if all.len() >= records_max {
+            return (all, None);
         }
     }
 }
