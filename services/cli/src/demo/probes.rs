@@ -74,6 +74,7 @@ async fn write(
     let mut written = Vec::new();
     while !stopping.load(Ordering::Relaxed) {
         if phases.of(slot) < Moving::CatchingUp {
+            // tidy: sleep because a probe is to rest here, and waits for nothing.
             tokio::time::sleep(WRITE_PACE).await;
         }
         let value = format!("probe {}", written.len()).into_bytes();
