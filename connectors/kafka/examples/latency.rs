@@ -9,7 +9,7 @@
 #[path = "../tests/broker/mod.rs"]
 mod broker;
 
-use broker::{Broker, open, record, send_to};
+use broker::{Broker, end, open, record, send_to};
 use hdrhistogram::Histogram;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
@@ -20,7 +20,6 @@ use rehome_ports::{Lane, Log, ReadLimits, Signal};
 use rehome_records::TopicPartition;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,7 +50,7 @@ fn main() {
     println!("from producing until a reader has it, ms: p50 p99 max");
     let (mut all_bare, mut all_log) = (histogram(), histogram());
     for round in 1..=ROUNDS {
-        let bare = bare(&config, clock);
+        let bare = bare(&log, &config, clock);
         let through = through(&log, clock, |_| ());
         println!("  round {round}: rdkafka alone {}   the log {}", figures(&bare), figures(&through));
         all_bare.add(&bare).unwrap();
@@ -110,13 +109,14 @@ fn paced(mut produce: impl FnMut(u64)) {
 }
 
 /// What a program on rdkafka with the same settings has: one producer, one consumer of all partitions.
-fn bare(config: &KafkaConfig, clock: Clock) -> Histogram<u64> {
+fn bare(log: &KafkaLog, config: &KafkaConfig, clock: Clock) -> Histogram<u64> {
     let name = config.name(TOPIC);
     let producer: ThreadedProducer<DefaultProducerContext> = config.producer(config.data_linger).create().unwrap();
     let consumer: BaseConsumer = config.consumer().set("enable.partition.eof", "false").create().unwrap();
     let mut list = TopicPartitionList::new();
-    for partition in 0..PARTITIONS as i32 {
-        list.add_partition_offset(&name, partition, NativeOffset::End).unwrap();
+    for partition in 0..PARTITIONS {
+        let end = end(log, &TopicPartition::new(TOPIC, partition)).unwrap();
+        list.add_partition_offset(&name, partition as i32, NativeOffset::Offset(end.0 as i64)).unwrap();
     }
     consumer.assign(&list).unwrap();
     let warm = Instant::now() + Duration::from_millis(500);
@@ -151,9 +151,8 @@ fn through(log: &Arc<KafkaLog>, clock: Clock, beside: impl FnOnce(&Arc<KafkaLog>
             .map(|partition| {
                 let signal = Signal::new();
                 let partition = TopicPartition::new(TOPIC, partition);
-                let (told, answer) = channel();
-                log.end(&partition, Box::new(move |end| told.send(end).unwrap()));
-                let mut tail = log.tail(&partition, answer.recv().unwrap().unwrap(), signal.waker()).unwrap();
+                let from = end(log, &partition).unwrap();
+                let mut tail = log.tail(&partition, from, signal.waker()).unwrap();
                 scope.spawn(move || {
                     let mut histogram = histogram();
                     while histogram.len() < each {
@@ -189,14 +188,9 @@ fn through(log: &Arc<KafkaLog>, clock: Clock, beside: impl FnOnce(&Arc<KafkaLog>
 fn two_hops(log: &Arc<KafkaLog>, clock: Clock) -> Histogram<u64> {
     let (source, control) = (TopicPartition::new(TOPIC, 0), TopicPartition::new(CONTROL, 0));
     let stop = AtomicBool::new(false);
-    let end = |partition: &TopicPartition| {
-        let (told, answer) = channel();
-        log.end(partition, Box::new(move |end| told.send(end).unwrap()));
-        answer.recv().unwrap().unwrap()
-    };
     let (at_source, at_control) = (Signal::new(), Signal::new());
-    let mut source_tail = log.tail(&source, end(&source), at_source.waker()).unwrap();
-    let mut control_tail = log.tail(&control, end(&control), at_control.waker()).unwrap();
+    let mut source_tail = log.tail(&source, end(log, &source).unwrap(), at_source.waker()).unwrap();
+    let mut control_tail = log.tail(&control, end(log, &control).unwrap(), at_control.waker()).unwrap();
     // tidy: sleep because readers stand at the ends before it begins.
     thread::sleep(Duration::from_millis(300));
     let mut histogram = histogram();
