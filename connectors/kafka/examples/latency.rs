@@ -1,7 +1,8 @@
 //! Measures what the log adds to Kafka: from producing a record until a reader has it, through the log and by rdkafka
 //! alone, in turns within one run; and two hops, as a fence and its `Ready` make them, beside the same load.
 //!
-//! `cargo run -p rehome-kafka --example latency [BROKERS]`; without brokers it starts one in a container.
+//! `cargo run -p rehome-kafka --example latency [LINGER_US [BROKERS]]`; without brokers it starts one in a container.
+//! The first rounds are not counted: a new broker compiles itself.
 
 // A measurement says why it cannot go on by stopping.
 #![allow(clippy::unwrap_used)]
@@ -26,7 +27,8 @@ use std::time::{Duration, Instant};
 const PARTITIONS: u32 = 4;
 const PER_SECOND: u64 = 10_000;
 const SECONDS: u64 = 8;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 6;
+const WARMING: usize = 3;
 const TWO_HOPS: usize = 400;
 const VALUE_BYTES: usize = 116;
 const TOPIC: &str = "load";
@@ -34,12 +36,15 @@ const CONTROL: &str = "control";
 const LIMITS: ReadLimits = ReadLimits { records_max: 1000, bytes_max: 1 << 20 };
 
 fn main() {
-    let started = std::env::args().nth(1).map_or_else(|| Ok(Broker::start()), Err);
+    let started = std::env::args().nth(2).map_or_else(|| Ok(Broker::start()), Err);
     let mut config = match &started {
         Ok(broker) => broker.config(),
         Err(brokers) => KafkaConfig::new(brokers.clone()),
     };
     config.topic_prefix = format!("latency-{}.", std::process::id());
+    if let Some(linger) = std::env::args().nth(1) {
+        config.data_linger = Duration::from_micros(linger.parse().expect("LINGER_US is a number"));
+    }
     config.replication_factor = 1;
     config.min_insync_replicas = 1;
     let log = open(&config);
@@ -53,10 +58,12 @@ fn main() {
         let bare = bare(&log, &config, clock);
         let through = through(&log, clock, |_| ());
         println!("  round {round}: rdkafka alone {}   the log {}", figures(&bare), figures(&through));
-        all_bare.add(&bare).unwrap();
-        all_log.add(&through).unwrap();
+        if round > WARMING {
+            all_bare.add(&bare).unwrap();
+            all_log.add(&through).unwrap();
+        }
     }
-    println!("  all:     rdkafka alone {}   the log {}", figures(&all_bare), figures(&all_log));
+    println!("  counted: rdkafka alone {}   the log {}", figures(&all_bare), figures(&all_log));
     let added = (all_log.value_at_quantile(0.5) as f64 - all_bare.value_at_quantile(0.5) as f64) / 1e6;
     println!("  added at the median: {added:.2} ms");
     let mut hops = histogram();
