@@ -28,5 +28,5 @@ pub use progress::{InboundProgress, ReplicaProgress};
 pub use replicas::{
     ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRefused, ReadRequest, Replicas, Row, VerdictBatch, VerdictSink,
 };
-pub use snapshots::{Run, SnapshotStore, SnapshotWriter};
+pub use snapshots::{Run, SnapshotStore, SnapshotWriter, plain_name, run_checksum};
 pub use store::{BeforeFlush, Change, Reader, Store, Visitor, WriteBatch};

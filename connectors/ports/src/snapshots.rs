@@ -5,7 +5,10 @@
 
 use crate::error::PortError;
 use rehome_records::{Manifest, RunInfo};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 /// One run of a snapshot, in the shape in which its store can give it.
 pub enum Run {
@@ -45,4 +48,30 @@ pub trait SnapshotWriter {
 
     /// Writes the manifest durably: from here on the snapshot exists.
     fn seal(self: Box<Self>, manifest: &Manifest) -> Result<(), PortError>;
+}
+
+/// Returns XXH3-64 and length of a run's file, as [`RunInfo`] tells them.
+pub fn run_checksum(path: &Path) -> io::Result<(u64, u64)> {
+    let mut file = File::open(path)?;
+    let mut hasher = Xxh3::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((hasher.digest(), bytes)),
+            count => {
+                hasher.update(&buffer[..count]);
+                bytes += count as u64;
+            }
+        }
+    }
+}
+
+/// Refuses names of snapshots and runs that would lead out of a folder: they come from records and manifests.
+pub fn plain_name(name: &str) -> Result<&str, PortError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
+        return Err(PortError::broken(format!("{name:?} is no name of a snapshot or run")));
+    }
+    Ok(name)
 }

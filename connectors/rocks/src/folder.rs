@@ -2,12 +2,10 @@
 
 use crate::errors::{not_read, not_written};
 use crate::run_writer::RunWriter;
-use rehome_ports::{PortError, Run, SnapshotStore, SnapshotWriter};
+use rehome_ports::{PortError, Run, SnapshotStore, SnapshotWriter, plain_name, run_checksum};
 use rehome_records::{Manifest, RunInfo};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::Xxh3;
 
 pub const MANIFEST: &str = "manifest";
 
@@ -30,7 +28,7 @@ impl SnapshotFolder {
     }
 
     fn folder(&self, name: &str) -> Result<PathBuf, PortError> {
-        Ok(self.dir.join(plain(name)?))
+        Ok(self.dir.join(plain_name(name)?))
     }
 
     fn throw_away(&self, folder: &Path) -> io::Result<()> {
@@ -61,8 +59,8 @@ impl SnapshotStore for SnapshotFolder {
     }
 
     fn run(&self, name: &str, run: &RunInfo) -> Result<Run, PortError> {
-        let path = self.folder(name)?.join(plain(&run.name)?);
-        let found = checksum(&path).map_err(|error| not_read(&path, &error))?;
+        let path = self.folder(name)?.join(plain_name(&run.name)?);
+        let found = run_checksum(&path).map_err(|error| not_read(&path, &error))?;
         if found != (run.checksum, run.bytes) {
             return Err(PortError::broken(format!("{} was altered", path.display())));
         }
@@ -74,7 +72,7 @@ impl SnapshotStore for SnapshotFolder {
         for entry in std::fs::read_dir(&self.dir).map_err(|error| not_read(&self.dir, &error))? {
             let name = entry.map_err(|error| not_read(&self.dir, &error))?.file_name().into_string();
             // What no snapshot can be called is somebody else's.
-            names.extend(name.ok().filter(|name| plain(name).is_ok()));
+            names.extend(name.ok().filter(|name| plain_name(name).is_ok()));
         }
         names.sort_unstable();
         Ok(names)
@@ -86,35 +84,9 @@ impl SnapshotStore for SnapshotFolder {
     }
 }
 
-/// Returns XXH3-64 and length of the file.
-pub fn checksum(path: &Path) -> io::Result<(u64, u64)> {
-    let mut file = File::open(path)?;
-    let mut hasher = Xxh3::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok((hasher.digest(), bytes)),
-            count => {
-                hasher.update(&buffer[..count]);
-                bytes += count as u64;
-            }
-        }
-    }
-}
-
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         result => result,
     }
-}
-
-/// Refuses names that would lead out of the folder: they come from records and manifests.
-fn plain(name: &str) -> Result<&str, PortError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
-        return Err(PortError::broken(format!("{name:?} is no name of a snapshot or run")));
-    }
-    Ok(name)
 }

@@ -1,9 +1,9 @@
 //! Writes the runs of a snapshot, and its manifest last.
 
 use crate::errors::{not_written, rocks};
-use crate::folder::{MANIFEST, checksum};
+use crate::folder::MANIFEST;
 use crate::options::RUNS;
-use rehome_ports::{PortError, SnapshotWriter};
+use rehome_ports::{PortError, SnapshotWriter, run_checksum};
 use rehome_records::{Manifest, RunInfo};
 use rocksdb::SstFileWriter;
 use std::fs::File;
@@ -78,7 +78,7 @@ impl RunWriter {
         writer.finish().map_err(|error| rocks("ending a run", &error))?;
         drop(writer);
         let path = self.dir.join(&name);
-        let (checksum, bytes) = checksum(&path).map_err(|error| not_written(&path, &error))?;
+        let (checksum, bytes) = run_checksum(&path).map_err(|error| not_written(&path, &error))?;
         self.runs.push(RunInfo { name, entries, bytes, checksum });
         Ok(())
     }

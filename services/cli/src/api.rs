@@ -34,6 +34,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use errors::Refusal;
 use rehome_control_core::{Decision, Keyspace};
 use rehome_records::ControlEvent;
+use rehome_router::RouterHandle;
 use rehome_router::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX_RANGE};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -91,6 +92,13 @@ impl Api {
             Some(id) => Err(Refusal::other_keyspace(name, id, found.id.0)),
             None => Ok(found),
         }
+    }
+
+    fn router(&self) -> Result<&RouterHandle, Refusal> {
+        self.cluster.try_router().ok_or_else(|| {
+            let message = "this process has no router: rows are read and written at one that has";
+            Refusal::new("not_a_router", message).next("rehome serve --roles router --help")
+        })
     }
 
     fn deadline_ms(&self) -> u64 {

@@ -1,36 +1,45 @@
-//! Everything in one process: log, stores, a node with its replicas, a router, a controller. Used by `up` and `demo`.
+//! What one process runs: some or all of a node with its stores, a router and a controller, over one log. `up`, `demo`
+//! and `bench` run everything on an embedded log; `serve` runs some of it on Kafka.
 //!
 //! ```text
 //! DIR/address    where the API of the process that holds the folder answers, if it has one
-//! DIR/log        the embedded log; also says who holds the folder
+//! DIR/log        the embedded log, where that is the log; also says who holds the folder
 //! DIR/stores     one RocksDB per shard
 //! DIR/snapshots  copies of moves that are under way
+//! DIR/fetched    those of other nodes
 //! ```
+//!
+//! - [`roles`]: the parts that a process is made of, and how each is started; [`wire`]: what other processes see of it.
 
 #[cfg(test)]
 mod brought_back;
 mod clock;
 mod holds;
 mod rates;
+mod roles;
 mod sizes;
 mod threads;
+mod wire;
 
 pub use clock::Clock;
 pub use rates::Rates;
+pub use roles::{NodeRole, Roles};
 pub use sizes::{Limit, Size, size};
+pub use wire::Wire;
 
 use crate::failpoints::Hooks;
 use rehome_control_core::Decision;
-use rehome_control_log::{ControlDesk, ControlFollower, DeskHandle, control_partition};
-use rehome_controller::{Controller, ControllerMessage, ControllerParts, Waits};
+use rehome_control_log::{ControlDesk, DeskHandle, control_partition};
+use rehome_controller::Waits;
 use rehome_embedded::{EmbeddedLog, Fsync, Limits, OpenError};
-use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
-use rehome_node::{Node, NodeConfig, NodeReads};
-use rehome_ports::{Inbox, Log, PortError, ReplicaProgress, Signal, Store};
+use rehome_keyspace::{KeyspaceId, NodeId, ShardId};
+use rehome_node::NodeReads;
+use rehome_ports::{BeforeFlush, Log, PortError, ReplicaProgress, Signal, Store};
 use rehome_records::ControlEvent;
 use rehome_records::control::CONTROL_TOPIC;
-use rehome_rocks::{Memory, RocksNode, SnapshotFolder};
-use rehome_router::{Router, RouterHandle, RouterLimits};
+use rehome_rocks::RocksNode;
+use rehome_router::{RouterHandle, RouterLimits};
+use roles::Starting;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -46,9 +55,6 @@ pub const REQUEST_RETENTION_MS: u64 = 24 * 3_600_000;
 
 /// Longest time to fold the control log at a start. Reason: millions of records; whoever needs longer should look.
 const FOLD_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// Most messages in front of the controller when another report comes.
-const REPORTS_QUEUED_MAX: usize = 4_096;
 
 /// Why a cluster does not start.
 #[derive(Debug, Error)]
@@ -76,14 +82,31 @@ impl Progress {
 
 type SharedProgress = Arc<Mutex<Progress>>;
 
-/// A running system.
+/// Ends the log of a process, when everything that uses it has ended.
+pub type CloseLog = Box<dyn Fn() -> Result<(), PortError> + Send + Sync>;
+
+/// What a process is made of.
+pub struct Parts<'a> {
+    pub log: Arc<dyn Log>,
+    pub close_log: CloseLog,
+    /// What stores wait for before they make anything durable, where the log shows records that are not.
+    pub before_flush: Option<BeforeFlush>,
+    pub dir: &'a Path,
+    pub roles: Roles,
+    pub hooks: Hooks,
+    /// How other processes are reached; nothing when there are none.
+    pub wire: Option<Wire>,
+}
+
+/// A running system, or the part of one that runs in this process.
 pub struct Cluster {
-    log: Arc<EmbeddedLog>,
-    stores: Arc<RocksNode>,
+    log: Arc<dyn Log>,
+    close_log: CloseLog,
     threads: Arc<Threads>,
-    reads: NodeReads,
     desk: DeskHandle,
-    router: RouterHandle,
+    /// Its stores and its replicas, where the process is a node.
+    node: Option<(Arc<RocksNode>, NodeReads)>,
+    router: Option<RouterHandle>,
     progress: SharedProgress,
     rates: Arc<Mutex<Rates>>,
     clock: Clock,
@@ -91,7 +114,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts on the folder, which is made if it does not exist, and goes on where it was.
+    /// Starts everything on the folder, which is made if it does not exist, and goes on where it was.
     ///
     /// Errors: `Held` when another process has it open.
     pub fn start(dir: &Path, address: &str, hooks: Hooks) -> Result<Cluster, StartError> {
@@ -113,67 +136,57 @@ impl Cluster {
         hooks: Hooks,
         limits: RouterLimits,
     ) -> Result<Cluster, StartError> {
+        let (closed, synced) = (Arc::clone(&log), Arc::clone(&log));
+        // Where records may be applied that are not durable, no store may keep what the log could lose.
+        let before_flush: Option<BeforeFlush> = match log.fsync() {
+            Fsync::Always => None,
+            Fsync::Every(_) => Some(Arc::new(move || synced.sync())),
+        };
+        let node = NodeRole { id: NODE, address: address.to_owned() };
+        Cluster::start_parts(Parts {
+            log,
+            close_log: Box::new(move || closed.close()),
+            before_flush,
+            dir,
+            roles: Roles { node: Some(node), router: Some(limits), controller: true },
+            hooks,
+            wire: None,
+        })
+    }
+
+    /// Starts the roles that are asked for.
+    pub fn start_parts(parts: Parts<'_>) -> Result<Cluster, StartError> {
+        let log = parts.log;
         log.ensure_topic(CONTROL_TOPIC, 1)?;
-        let shared: Arc<dyn Log> = Arc::clone(&log) as Arc<dyn Log>;
-        let stores = Arc::new(open_stores(&log, &dir.join("stores"))?);
-        let snapshots = Arc::new(SnapshotFolder::open(&dir.join("snapshots"))?);
         let clock = Clock::start();
         let threads = Threads::new(clock);
-        let reads = NodeReads::default();
-        let progress = SharedProgress::default();
-
         let desk_signal = Signal::new();
-        let desk = ControlDesk::new(Arc::clone(&shared), desk_signal.waker())?;
+        let desk = ControlDesk::new(Arc::clone(&log), desk_signal.waker())?;
         let desk_handle = desk.handle();
         threads.run("desk", desk_signal, Box::new(desk));
-        wait_folded(&shared, &desk_handle)?;
+        wait_folded(&log, &desk_handle)?;
 
-        let controls = start_controller(&threads, &shared, hooks.controller, Arc::clone(&progress))?;
-        let router = start_router(&threads, &shared, &reads, hooks.router, limits)?;
-
-        let rates = Arc::new(Mutex::new(Rates::default()));
-        let (noted, measured) = (Arc::clone(&progress), Arc::clone(&rates));
-        let (opened, removed, forgotten) = (Arc::clone(&stores), Arc::clone(&stores), Arc::clone(&progress));
-        let config = NodeConfig {
-            node: NODE,
-            address: address.to_owned(),
-            log: shared,
-            open_stores: Arc::new(move |keyspace, shards| opened.stores(keyspace, shards)),
-            remove_stores: Arc::new(move |keyspace| {
-                removed.remove(keyspace)?;
-                // Its replicas have ended: nothing reports on it again.
-                let mut told = forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-                told.reports.retain(|(of, _), _| *of != keyspace);
-                Ok(())
-            }),
-            snapshots,
-            jobs: Arc::clone(&threads) as Arc<dyn rehome_node::Jobs>,
-            host: Arc::clone(&threads) as Arc<dyn rehome_node::Host>,
-            verdicts: router.verdict_sink(),
-            progress: Arc::new(move |report: ReplicaProgress| {
-                measured.lock().unwrap_or_else(PoisonError::into_inner).note(&report, clock.now_ms());
-                let key = (report.keyspace, report.shard);
-                noted.lock().unwrap_or_else(PoisonError::into_inner).reports.insert(key, report.clone());
-                // Advice: the next report tells more.
-                let _ = controls.push_below(REPORTS_QUEUED_MAX, ControllerMessage::Progress(report));
-            }),
-            hook: hooks.node,
-            commands: Arc::new(rand::random),
+        let starting = Starting {
+            log: Arc::clone(&log),
+            threads: Arc::clone(&threads),
+            desk: desk_handle.clone(),
+            clock,
+            progress: SharedProgress::default(),
+            rates: Arc::new(Mutex::new(Rates::default())),
+            dir: parts.dir.to_path_buf(),
         };
-        let signal = Signal::new();
-        let node = Node::new(config, reads.clone(), signal.waker())?;
-        threads.run("node", signal, Box::new(node));
+        let started = starting.start(parts.roles, parts.hooks, parts.before_flush, parts.wire)?;
         Ok(Cluster {
             log,
-            stores,
+            close_log: parts.close_log,
             threads,
-            reads,
             desk: desk_handle,
-            router,
-            progress,
-            rates,
+            node: started.node,
+            router: started.router,
+            progress: starting.progress,
+            rates: starting.rates,
             clock,
-            dir: dir.to_path_buf(),
+            dir: starting.dir,
         })
     }
 
@@ -185,8 +198,14 @@ impl Cluster {
         &self.desk
     }
 
+    /// Returns the router of this process, if it has one.
+    pub fn try_router(&self) -> Option<&RouterHandle> {
+        self.router.as_ref()
+    }
+
+    /// Returns the router of this process. Requires: it has one.
     pub fn router(&self) -> &RouterHandle {
-        &self.router
+        self.router.as_ref().expect("the process was started with a router")
     }
 
     /// Returns the clock that deadlines are told in.
@@ -212,7 +231,8 @@ impl Cluster {
     }
 
     pub fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<Arc<dyn Store>, PortError> {
-        self.stores.store(keyspace, shard)
+        let (stores, _) = self.node.as_ref().ok_or_else(|| PortError::not_applied("this process is no node"))?;
+        stores.store(keyspace, shard)
     }
 
     /// Appends a request to the control log, and returns what the fold decided. Blocks.
@@ -227,22 +247,12 @@ impl Cluster {
     /// clean end only makes the next start quick.
     pub fn stop(&self) -> Result<(), PortError> {
         let (tell, told) = mpsc::channel();
-        let flushing = self.reads.flush_all(move |result| drop(tell.send(result)));
+        let flushing =
+            self.node.as_ref().map_or(0, |(_, reads)| reads.flush_all(move |result| drop(tell.send(result))));
         let flushed: Result<(), PortError> = told.iter().take(flushing).collect();
         self.threads.stop();
-        self.log.close()?;
+        (self.close_log)()?;
         flushed
-    }
-}
-
-/// Where records may be applied that are not durable, no store may keep what the log could lose.
-fn open_stores(log: &Arc<EmbeddedLog>, dir: &Path) -> Result<RocksNode, PortError> {
-    match log.fsync() {
-        Fsync::Always => RocksNode::open(dir),
-        Fsync::Every(_) => {
-            let log = Arc::clone(log);
-            RocksNode::guarded(dir, Memory::default(), Arc::new(move || log.sync()))
-        }
     }
 }
 
@@ -263,47 +273,6 @@ fn wait_folded(log: &Arc<dyn Log>, desk: &DeskHandle) -> Result<(), PortError> {
         signal.wait(Some(deadline));
     }
     Ok(())
-}
-
-fn start_controller(
-    threads: &Arc<Threads>,
-    log: &Arc<dyn Log>,
-    hook: Option<rehome_controller::EffectHook>,
-    progress: SharedProgress,
-) -> Result<Inbox<ControllerMessage>, PortError> {
-    let signal = Signal::new();
-    let inbox = Inbox::new(signal.waker());
-    let controller = Controller::new(ControllerParts {
-        log: Arc::clone(log),
-        follower: ControlFollower::new(&**log, signal.waker())?,
-        inbox: inbox.clone(),
-        nonces: Box::new(rand::random),
-        hook,
-        told_waits: Box::new(move |waits| {
-            progress.lock().unwrap_or_else(PoisonError::into_inner).waits.clone_from(waits);
-        }),
-    });
-    threads.run("controller", signal, Box::new(controller));
-    Ok(inbox)
-}
-
-fn start_router(
-    threads: &Arc<Threads>,
-    log: &Arc<dyn Log>,
-    reads: &NodeReads,
-    hook: Option<rehome_router::EffectHook>,
-    limits: RouterLimits,
-) -> Result<RouterHandle, PortError> {
-    let signal = Signal::new();
-    let handle = RouterHandle::new(limits, signal.waker());
-    let follower = ControlFollower::new(&**log, signal.waker())?;
-    let ids = Box::new(|| RequestId(rand::random()));
-    let mut router = Router::new(handle.clone(), follower, Arc::clone(log), Arc::new(reads.clone()), ids);
-    if let Some(hook) = hook {
-        router = router.with_hook(hook);
-    }
-    threads.run("router", signal, Box::new(router));
-    Ok(handle)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod progress;
 pub mod put;
 pub mod reshard;
 pub mod scan;
+mod serving;
 pub mod span;
 pub mod status;
 pub mod stop;

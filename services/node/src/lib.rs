@@ -32,6 +32,7 @@ mod scan;
 mod start;
 mod step;
 
+pub use copy::move_and_copy;
 pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStores, RemoveStores};
 pub use replica::{Replica, ReplicaConfig};
 pub use step::{Jobs, Step, StepHook};

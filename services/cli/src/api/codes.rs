@@ -50,6 +50,7 @@ pub const KINDS: &[Kind] = &[
     kind("bad_limit", 400, None, "more rows than one batch or one answer holds, or an answer of none"),
     kind("not_one_key", 400, None, "the read is about more than one partition key"),
     kind("route_unknown", 404, None, "there is nothing at this path"),
+    kind("not_a_router", 421, None, "this process has no router: ask one that has"),
     kind("method_not_allowed", 405, None, "the path does not take this method"),
     kind("body_too_large", 413, None, "the body is over 32 MiB"),
     kind("media_type_unsupported", 415, None, "the body's `Content-Type` is not `application/json`"),

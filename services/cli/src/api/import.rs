@@ -37,7 +37,7 @@ pub async fn import(
         asks.push((ask, done));
     }
     drop(tell);
-    state.cluster.router().write_many(asks);
+    state.router()?.write_many(asks);
     let mut answer = ImportShape::default();
     let mut answered = 0;
     while let Some((position, result)) = told.recv().await {

@@ -16,6 +16,7 @@ use rehome_control_core::{JobState, SHARDS_MAX};
 use rehome_keyspace::Placement;
 use rehome_records::ControlEvent;
 use rehome_router::limits::KEY_BYTES_MAX;
+use rehome_router::{RouterHandle, RouterLimits};
 use std::ops::RangeInclusive;
 
 /// How long a keyspace may keep request ids, in milliseconds: a minute to 30 days.
@@ -179,13 +180,14 @@ pub async fn status(state: Shared) -> Json<StatusShape> {
         (_, Some(job)) => job.next_steps.clone(),
         (Some(keyspace), None) => vec![plan_line(keyspace)],
     };
+    let limits = state.cluster.try_router().map_or(RouterLimits::STANDARD, RouterHandle::limits);
     Json(StatusShape {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         data: state.data.clone(),
         uptime_ms: state.cluster.clock().uptime().as_millis() as u64,
         control_position: control.folded_next().0,
-        value_bytes_max: state.cluster.router().limits().value_bytes_max as u64,
+        value_bytes_max: limits.value_bytes_max as u64,
         keyspaces,
         jobs,
         next_steps,

@@ -115,7 +115,7 @@ fn page(api: &Api) -> String {
 }
 
 fn router(api: &Api, samples: &mut Samples) {
-    let router = api.cluster.router();
+    let Some(router) = api.cluster.try_router() else { return };
     let counters = router.counters();
     samples.put("rehome_router_writes_acknowledged_total", &[], counters.writes_answered);
     samples.put("rehome_router_writes_refused_total", &[], counters.writes_refused);

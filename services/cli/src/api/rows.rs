@@ -89,7 +89,7 @@ async fn write(api: &Api, name: &str, asked: Asked) -> Result<Json<WriteShape>, 
     let request = asked.request.unwrap_or_else(|| RequestId(rand::random()));
     let ask = ask(keyspace, asked, request, api.deadline_ms());
     let (tell, told) = oneshot::channel();
-    api.cluster.router().write(ask, Box::new(move |result| drop(tell.send(result))));
+    api.router()?.write(ask, Box::new(move |result| drop(tell.send(result))));
     answered(told.await.map_err(|_| Refusal::stopped())?, request).map(Json)
 }
 
@@ -135,7 +135,7 @@ pub async fn batch(
         asks.push((ask(keyspace, asked, request, deadline_ms), done));
     }
     drop(tell);
-    state.cluster.router().write_many(asks);
+    state.router()?.write_many(asks);
     let mut results = BTreeMap::new();
     while let Some((place, request, result)) = told.recv().await {
         results.insert(place, batch_result(&state, answered(result, request)));
@@ -218,7 +218,7 @@ pub async fn read(
     let level = parse::level(query.level.as_deref())?;
     let ask = ReadAsk { keyspace: keyspace.id, kind, level, deadline_ms: state.deadline_ms() };
     let (tell, told) = oneshot::channel();
-    state.cluster.router().read(ask, Box::new(move |result| drop(tell.send(result))));
+    state.router()?.read(ask, Box::new(move |result| drop(tell.send(result))));
     let answer = told.await.map_err(|_| Refusal::stopped())?.map_err(Refusal::router)?;
     // Where the replica stopped, not at the last row: a page may hold deleted rows only.
     let stopped = answer.more_after.as_ref().and_then(|key| keyspace.placement.unplace(key.get(1..)?));

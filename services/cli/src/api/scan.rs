@@ -31,7 +31,7 @@ pub async fn scan(
     let limit = query.limit.unwrap_or(PAGE);
     let ask = ScanAsk { keyspace, level, limit, after, deadline_ms: state.deadline_ms() };
     let (tell, told) = oneshot::channel();
-    state.cluster.router().scan(ask, Box::new(move |result| drop(tell.send(result))));
+    state.router()?.scan(ask, Box::new(move |result| drop(tell.send(result))));
     let answer = told.await.map_err(|_| Refusal::stopped())?.map_err(Refusal::router)?;
     Ok(Json(RowsShape {
         rows: answer.rows.iter().map(shapes::row).collect(),

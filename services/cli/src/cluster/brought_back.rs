@@ -20,8 +20,11 @@ fn folder() -> TempDir {
 }
 
 fn start(dir: &Path, fsync: Fsync) -> Cluster {
-    let log = Cluster::take(dir, fsync).expect("the log opens");
-    Cluster::start_on(log, dir, "test", Hooks::default(), RouterLimits::STANDARD).expect("it starts")
+    start_on(&Cluster::take(dir, fsync).expect("the log opens"), dir)
+}
+
+fn start_on(log: &Arc<EmbeddedLog>, dir: &Path) -> Cluster {
+    Cluster::start_on(Arc::clone(log), dir, "test", Hooks::default(), RouterLimits::STANDARD).expect("it starts")
 }
 
 fn create(cluster: &Cluster, name: &str, shards: u32) -> KeyspaceId {
@@ -74,7 +77,7 @@ fn is_there(cluster: &Cluster, keyspace: KeyspaceId, number: u32) -> bool {
 
 fn flush(cluster: &Cluster) {
     let (tell, told) = mpsc::channel();
-    let flushing = cluster.reads.flush_all(move |result| drop(tell.send(result)));
+    let flushing = cluster.node.as_ref().expect("it is a node").1.flush_all(move |result| drop(tell.send(result)));
     told.iter().take(flushing).for_each(|result| result.expect("a store can be flushed"));
 }
 
@@ -116,15 +119,16 @@ fn store_dir(dir: &Path, keyspace: KeyspaceId) -> PathBuf {
 /// Writes, flushes the stores in between, and loses power; returns how many of the last writes are lost.
 fn lose_power(before_flush: u32, after_flush: u32, torn: usize) -> usize {
     let (dir, left) = (folder(), folder());
-    let cluster = start(dir.path(), SELDOM);
+    let log = Cluster::take(dir.path(), SELDOM).expect("the log opens");
+    let cluster = start_on(&log, dir.path());
     let keyspace = create(&cluster, "rows", 3);
     let mut answers: Vec<WriteAnswer> = (0..before_flush).map(|number| put(&cluster, keyspace, number)).collect();
     flush(&cluster);
     answers.extend((before_flush..before_flush + after_flush).map(|number| put(&cluster, keyspace, number)));
     copy(&dir.path().join("stores"), &left.path().join("stores"));
-    cluster.log.copy_after_power_loss(&left.path().join("log"), torn).expect("the log can be copied");
+    log.copy_after_power_loss(&left.path().join("log"), torn).expect("the log can be copied");
     cluster.stop().expect("it stops");
-    drop(cluster);
+    drop((cluster, log));
 
     let cluster = start(left.path(), SELDOM);
     let there: Vec<bool> = (0..).take(answers.len()).map(|number| is_there(&cluster, keyspace, number)).collect();

@@ -1,10 +1,9 @@
 //! `rehome up`: the whole system in one process.
 
-use crate::api::{self, Stage};
 use crate::cluster::{Cluster, StartError};
+use crate::commands::serving::{self, Ends};
 use crate::exit::{Exit, Failure};
 use crate::failpoints::Hooks;
-use crate::notify::{State, tell_manager};
 use crate::wire::UpShape;
 use anyhow::Context;
 use rehome_embedded::{Fsync, OpenError};
@@ -14,12 +13,8 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::time::timeout;
 
 /// Run log, stores, node, router, controller and API in one process, on one folder
 #[derive(Debug, clap::Args)]
@@ -52,7 +47,7 @@ pub struct Args {
 }
 
 /// Reads a number of bytes that may be the limit on values.
-fn value_bytes(text: &str) -> Result<usize, String> {
+pub fn value_bytes(text: &str) -> Result<usize, String> {
     let (number, unit) = [("KiB", 1 << 10), ("MiB", 1 << 20)]
         .into_iter()
         .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
@@ -72,13 +67,6 @@ fn value_bytes(text: &str) -> Result<usize, String> {
 const ADDRESS: &str = "address";
 /// Port of the API, where none is asked for.
 const PORT: u16 = 8_090;
-/// Longest time for requests that are under way at the end. Reason: longer than a cutover holds a write back.
-const UNDER_WAY_MAX: Duration = Duration::from_secs(5);
-/// Longest time for telling the rest that they are not answered.
-const CUT_MAX: Duration = Duration::from_secs(1);
-/// Longest time for making stores durable and ending threads. Reason: below what service managers wait; what was
-/// acknowledged is in the log, so a later start only takes longer.
-const STOP_MAX: Duration = Duration::from_secs(20);
 
 impl Args {
     pub fn wants_json(&self) -> bool {
@@ -130,21 +118,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     super::log_to_stderr("info");
     let hooks = Hooks::from_environment()?;
     let folder = Folder::of(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the API's threads")?;
-    let served = runtime.block_on(serve(args, folder.path(), hooks));
-    // What has not ended in its time is not waited for.
-    runtime.shutdown_background();
-    served?;
+    serving::run(|_| serve(args, folder.path(), hooks))?;
     folder.remove_if_temporary()
 }
 
 async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let ends = Ends::listen()?;
     // The folder first: a second process on it is told who holds it, not that the port is taken.
     let log = Cluster::take(dir, args.fsync).map_err(|error| refused(dir, error))?;
     let address_file = dir.join(ADDRESS);
@@ -161,40 +140,8 @@ async fn serve(args: &Args, dir: &Path, hooks: Hooks) -> Result<(), Failure> {
     let limits = RouterLimits { value_bytes_max: args.value_bytes_max, ..RouterLimits::STANDARD };
     let cluster =
         Cluster::start_on(log, dir, &address.to_string(), hooks, limits).map_err(|error| refused(dir, error))?;
-    let cluster = Arc::new(cluster);
-    let (stage, stages) = watch::channel(Stage::Serving);
-    let routes = api::routes(Arc::clone(&cluster), dir.display().to_string(), stages.clone());
-    let mut ending = stages;
-    let end = async move { drop(ending.wait_for(|stage| *stage != Stage::Serving).await) };
-    let mut server = tokio::spawn(axum::serve(listener, routes).with_graceful_shutdown(end).into_future());
-    announce(args, dir, address)?;
-    tell_manager(State::Ready);
-    let failed = tokio::select! {
-        ended = &mut server => ended.context("the API has stopped").and_then(|served| served.context("the API has stopped")).err(),
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
-    };
-    tell_manager(State::Stopping);
-    tracing::info!("ending");
-    if failed.is_none() {
-        stage.send_replace(Stage::Refusing);
-        if timeout(UNDER_WAY_MAX, &mut server).await.is_err() {
-            stage.send_replace(Stage::Cut);
-            if timeout(CUT_MAX, &mut server).await.is_err() {
-                tracing::warn!("connections are dropped that did not take their answer");
-            }
-        }
-    }
-    // Handlers that still run hold the cluster; it is stopped whatever they hold.
-    let stopping = tokio::task::spawn_blocking(move || cluster.stop());
-    match timeout(STOP_MAX, stopping).await {
-        Ok(stopped) => {
-            let stopped = stopped.context("the end was cut short")?;
-            stopped.map_err(|error| Failure::new(Exit::Failed, "stop_failed", error.message))?;
-        }
-        Err(_) => tracing::warn!("stores are not durable in time; the next start reads more of the log"),
-    }
-    failed.map_or(Ok(()), |error| Err(error.into()))
+    serving::until_told(Arc::new(cluster), listener, dir.display().to_string(), ends, || announce(args, dir, address))
+        .await
 }
 
 /// Says that the API answers, and where.
