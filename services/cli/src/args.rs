@@ -1,9 +1,12 @@
-//! The tree of commands. [`server`]: where they find the system.
+//! The tree of commands. [`server`]: where they find the system; [`kafka`]: how a process finds Kafka.
 
+mod kafka;
 mod server;
 
+pub use kafka::KafkaArgs;
+
 use crate::commands::{
-    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, status, stop, up, wait, watch,
+    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, serve, status, stop, up, wait, watch,
 };
 use crate::exit::EXIT_CODES;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -30,6 +33,7 @@ pub struct Remote {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Up(up::Args),
+    Serve(serve::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Keyspace(keyspace::Args),
@@ -77,6 +81,7 @@ impl Command {
     pub fn wants_json(&self) -> bool {
         match self {
             Command::Up(args) => args.wants_json(),
+            Command::Serve(args) => args.json,
             Command::Demo(args) => args.json,
             Command::Bench(args) => args.json,
             Command::Keyspace(args) => args.command.remote().json,
@@ -139,6 +144,8 @@ mod tests {
             "up --port 9000 --json",
             "up --fsync every-100ms",
             "up --value-bytes-max 4MiB",
+            "serve --kafka-brokers 127.0.0.1:9092",
+            "serve --roles node,router --kafka-brokers a:1,b:2 --kafka sasl.password=file:p --node 3 --json",
             "demo --input zipf --plan 3,5,2 --rows 1000 --writers 8 --seed 7 --json",
             "demo --input f.csv --key a --sort b --data d",
             "bench --rates 5000,20000 --repeat 5 --json",
@@ -189,6 +196,9 @@ mod tests {
             "reshard flights",
             "up --fsync never",
             "up --value-bytes-max 9MiB",
+            "serve --kafka-brokers a:1 --roles king",
+            "serve --kafka-brokers a:1 --kafka nothing",
+            "serve --kafka-brokers a:1 --node 0",
             "demo --plan 3",
             "demo --plan 3,0",
             "demo --plan 3,3",

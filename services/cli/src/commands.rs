@@ -16,6 +16,7 @@ pub mod progress;
 pub mod put;
 pub mod reshard;
 pub mod scan;
+pub mod serve;
 mod serving;
 pub mod span;
 pub mod status;
@@ -32,6 +33,7 @@ use std::io::IsTerminal;
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Up(args) => up::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Keyspace(args) => keyspace::run(&args.command),

@@ -122,6 +122,20 @@ pub struct UpShape {
     pub next_steps: Vec<String>,
 }
 
+/// What `rehome serve --json` prints when its API answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServeShape {
+    /// URL of the API.
+    pub server: String,
+    pub pid: u32,
+    pub roles: Vec<String>,
+    /// Number of the node; nothing where the process is none.
+    pub node: Option<u64>,
+    /// Where other processes reach it.
+    pub node_address: Option<String>,
+    pub next_steps: Vec<String>,
+}
+
 /// What `rehome stop --json` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopShape {
