@@ -6,7 +6,8 @@ mod server;
 pub use kafka::KafkaArgs;
 
 use crate::commands::{
-    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, serve, status, stop, up, wait, watch,
+    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, serve, status, stop, up,
+    wait, watch,
 };
 use crate::exit::EXIT_CODES;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

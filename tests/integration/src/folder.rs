@@ -3,27 +3,31 @@
 use crate::memory::Memory;
 use anyhow::{Context, anyhow, ensure};
 use rehome_embedded::{EmbeddedLog, Limits};
-use rehome_keyspace::{KeyRange, Offset, ShardId};
+use rehome_keyspace::{KeyRange, KeyspaceId, Offset, ShardId};
 use rehome_oracle::{Comparison, ControlStory, Findings, KeyspaceStory, fold};
-use rehome_ports::{Lane, Log, ReadLimits, Reader, Store, Tail};
+use rehome_ports::{Lane, Log, ReadLimits, Reader, Signal, Store, Tail};
 use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use rehome_records::{ControlEvent, ControlRecord, Logged, Record, TopicPartition, store_key};
 use rehome_rocks::RocksNode;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMITS: ReadLimits = ReadLimits { records_max: 4_096, bytes_max: 4 << 20 };
 
 /// Longest time until a folder is free that somebody has just closed; it takes milliseconds.
 const FREE_MAX: Duration = Duration::from_secs(10);
+/// Longest time until records are read that are there.
+const READ_MAX: Duration = Duration::from_secs(30);
 
 /// An opened folder. Nobody else can open it meanwhile.
 pub struct Folder {
-    log: Arc<EmbeddedLog>,
-    stores: RocksNode,
+    log: Arc<dyn Log>,
+    embedded: Option<Arc<EmbeddedLog>>,
+    /// Of each node, with its folder of stores.
+    nodes: Vec<(PathBuf, RocksNode)>,
 }
 
 /// What the comparison found.
@@ -46,12 +50,28 @@ impl Folder {
         let data = dir.join("data");
         wait_until_free(dir)?;
         let log = EmbeddedLog::open(&data.join("log"), Limits::default()).context("cannot open the log")?;
-        let stores = RocksNode::open(&data.join("stores")).context("cannot open the stores")?;
-        Ok(Folder { log, stores })
+        Folder::of(log.clone(), Some(log), &[data.join("stores")])
+    }
+
+    /// Opens the stores of nodes that had processes of their own, beside their log.
+    pub fn apart(log: Arc<dyn Log>, stores: &[PathBuf]) -> anyhow::Result<Folder> {
+        Folder::of(log, None, stores)
+    }
+
+    fn of(log: Arc<dyn Log>, embedded: Option<Arc<EmbeddedLog>>, stores: &[PathBuf]) -> anyhow::Result<Folder> {
+        let open = |dir: &PathBuf| Ok((dir.clone(), RocksNode::open(dir).context("cannot open the stores")?));
+        Ok(Folder { log, embedded, nodes: stores.iter().map(open).collect::<anyhow::Result<_>>()? })
     }
 
     pub fn close(self) -> anyhow::Result<()> {
-        self.log.close().context("cannot close the log")
+        self.embedded.map_or(Ok(()), |log| log.close()).context("cannot close the log")
+    }
+
+    /// Returns the shard's store at the one node that hosts it.
+    fn store(&self, keyspace: KeyspaceId, shard: ShardId) -> anyhow::Result<Arc<dyn Store>> {
+        let hosts = |(dir, _): &&(PathBuf, RocksNode)| dir.join(format!("{keyspace}-{shard}")).is_dir();
+        let (_, node) = self.nodes.iter().find(hosts).with_context(|| format!("no node hosts shard {shard}"))?;
+        Ok(node.store(keyspace, shard)?)
     }
 
     /// Returns what the control log tells.
@@ -88,7 +108,7 @@ impl Folder {
         let mut comparison = Comparison::new(&story, folded);
         comparison.history(&memory.history);
         for shard in (0..shards).map(ShardId) {
-            let store = self.stores.store(known.id, shard)?;
+            let store = self.store(known.id, shard)?;
             scan(&*store, &KeyRange::all(), |key, value| comparison.store_entry(shard, key, value))?;
         }
         let (findings, rows_visible) = comparison.finish();
@@ -100,7 +120,7 @@ impl Folder {
         let story = self.story()?;
         let known = named(&story, keyspace)?;
         let count = |shard: ShardId| {
-            let store = self.stores.store(known.id, shard)?;
+            let store = self.store(known.id, shard)?;
             let mut entries = 0;
             for kind in store_key::KINDS_OF_KEYS {
                 scan(&*store, &store_key::kind_range(kind), |_, _| entries += 1)?;
@@ -111,12 +131,46 @@ impl Folder {
     }
 
     /// Returns every record of a partition, up to its end now.
-    fn records(&self, partition: TopicPartition) -> anyhow::Result<Records> {
+    pub fn records(&self, partition: TopicPartition) -> anyhow::Result<Records> {
+        Records::of(&*self.log, &partition)
+    }
+}
+
+/// Every record of a partition up to its end, in order.
+pub struct Records {
+    tail: Box<dyn Tail>,
+    signal: Arc<Signal>,
+    end: Offset,
+    next: Offset,
+    batch: std::vec::IntoIter<Logged>,
+}
+
+impl Records {
+    /// Reads up to the end that the partition has now.
+    pub fn of(log: &dyn Log, partition: &TopicPartition) -> anyhow::Result<Records> {
         let (tell, told) = mpsc::sync_channel(1);
-        self.log.end(&partition, Box::new(move |end| drop(tell.send(end))));
+        log.end(partition, Box::new(move |end| drop(tell.send(end))));
         let end = told.recv().context("the log has stopped")??;
-        let tail = self.log.tail(&partition, Offset(0), Arc::new(|| ()))?;
-        Ok(Records { tail, end, next: Offset(0), batch: Vec::new().into_iter() })
+        let signal = Signal::new();
+        let tail = log.tail(partition, Offset(0), signal.waker())?;
+        Ok(Records { tail, signal, end, next: Offset(0), batch: Vec::new().into_iter() })
+    }
+
+    fn fill(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + READ_MAX;
+        loop {
+            let batch = self.tail.poll(LIMITS).map_err(|error| error.message)?;
+            if batch.next > self.next {
+                self.next = batch.next;
+                self.batch = batch.records.into_iter();
+                return Ok(());
+            }
+            // Everything up to the end is durable, so a tail that stands still has lost something.
+            if Instant::now() >= deadline {
+                return Err(format!("nothing can be read from offset {}", batch.next));
+            }
+            self.signal.wait(Some(deadline));
+        }
     }
 }
 
@@ -132,26 +186,6 @@ fn scan(store: &dyn Store, range: &KeyRange, mut visit: impl FnMut(&[u8], &[u8])
         })
     })?;
     Ok(())
-}
-
-struct Records {
-    tail: Box<dyn Tail>,
-    end: Offset,
-    next: Offset,
-    batch: std::vec::IntoIter<Logged>,
-}
-
-impl Records {
-    fn fill(&mut self) -> Result<(), String> {
-        let batch = self.tail.poll(LIMITS).map_err(|error| error.message)?;
-        // Everything up to the end is durable, so a tail that stands still has lost something.
-        if batch.next == self.next {
-            return Err(format!("nothing can be read from offset {}", batch.next));
-        }
-        self.next = batch.next;
-        self.batch = batch.records.into_iter();
-        Ok(())
-    }
 }
 
 impl Iterator for Records {

@@ -8,13 +8,16 @@
 //! - [`small_disk`]: a file system that a test can fill.
 //! - [`metrics`]: what the process tells about itself, as Prometheus reads it.
 //! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
+//! - [`apart`]: several processes over a [`broker`], with their clients.
 //! - [`bench`]: a folder with its clients, through several lives of the process.
 //! - [`folder`]: a folder that no process holds: its logs, its stores, the three-way comparison.
 //! - [`shell`]: the commands as an operator types them.
 //! - [`wait`]: waiting for what must come, with a deadline; [`pairs`]: runs scenarios two at a time.
 
+pub mod apart;
 pub mod bench;
 pub mod binaries;
+pub mod broker;
 pub mod client;
 pub mod described;
 pub mod endpoint;

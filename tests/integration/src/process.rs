@@ -1,4 +1,4 @@
-//! One running `rehome up`.
+//! One running `rehome up` or `rehome serve`.
 
 use crate::folder::wait_until_free;
 use anyhow::{Context, bail, ensure};
@@ -55,20 +55,33 @@ impl Process {
     /// The same, with more flags.
     pub fn start_with(program: &Path, dir: &Path, arming: &Arming, flags: &[&str]) -> anyhow::Result<Process> {
         wait_until_free(dir)?;
-        let log = dir.join("process.log");
-        let stderr = File::options().create(true).append(true).open(&log).context("cannot write the log")?;
         let mut command = Command::new(program);
         command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(dir.join("data")).args(flags);
         command.args(arming.fsync.map(|fsync| format!("--fsync={fsync}")));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        command.env_remove("REHOME_FAIL_AT").env_remove("REHOME_HOLD_AT").env_remove("REHOME_LOG");
+        command.env_remove("REHOME_FAIL_AT").env_remove("REHOME_HOLD_AT");
         if let Some(point) = &arming.fail_at {
             command.env("REHOME_FAIL_AT", point);
         }
         if let Some((point, pipe)) = &arming.hold_at {
             command.env("REHOME_HOLD_AT", point).env("REHOME_HOLD_PIPE", pipe);
         }
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        Process::spawn(command, dir)
+    }
+
+    /// Starts `rehome serve` with those flags and the folder's data; its ports are free ones.
+    pub fn serve(program: &Path, dir: &Path, flags: &[&str]) -> anyhow::Result<Process> {
+        std::fs::create_dir_all(dir).context("cannot make the folder")?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--node-listen", "127.0.0.1:0", "--data"]);
+        command.arg(dir.join("data")).args(flags);
+        Process::spawn(command, dir)
+    }
+
+    fn spawn(mut command: Command, dir: &Path) -> anyhow::Result<Process> {
+        let log = dir.join("process.log");
+        let stderr = File::options().create(true).append(true).open(&log).context("cannot write the log")?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).env_remove("REHOME_LOG");
+        let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let pid = Pid::from_child(&child);
         let stdout = child.stdout.take().context("standard output is not there")?;
         let (tell_address, address) = mpsc::channel();

@@ -68,7 +68,9 @@ impl Source {
                 Ok(text) => Ok(text.trim_end_matches(['\n', '\r']).to_owned()),
                 Err(error) => Err(lacks(format!("{}: {error}", path.display()))),
             },
-            Source::Environment(variable) => std::env::var(variable).map_err(|_| lacks(format!("${variable} is not set"))),
+            Source::Environment(variable) => {
+                std::env::var(variable).map_err(|_| lacks(format!("${variable} is not set")))
+            }
         }
     }
 }
@@ -83,7 +85,8 @@ impl KafkaArgs {
             let shown = path.display();
             let text = std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
             for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !is_empty(line)) {
-                let read = property(line.trim()).map_err(|why| Failure::usage(format!("{shown}, line {number}: {why}")))?;
+                let read =
+                    property(line.trim()).map_err(|why| Failure::usage(format!("{shown}, line {number}: {why}")))?;
                 properties.insert(read.0.clone(), read.1.read(&read.0)?);
             }
         }
@@ -128,11 +131,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let (secret, file) = (dir.path().join("secret"), dir.path().join("kafka.properties"));
         std::fs::write(&secret, "hunter2\n").expect("it can be written");
-        let text = format!("# how we reach it\n\nsasl.username = anne\nsasl.password=file:{}\nclient.id=x\n", secret.display());
+        let text = format!(
+            "# how we reach it\n\nsasl.username = anne\nsasl.password=file:{}\nclient.id=x\n",
+            secret.display()
+        );
         std::fs::write(&file, text.replace(" = ", "=")).expect("it can be written");
         let config = args(&["client.id=y", "ssl.ca.location=env:PATH"], Some(file)).config().expect("it can be read");
         let path = std::env::var("PATH").expect("it is set");
-        let expected = [("client.id", "y"), ("sasl.password", "hunter2"), ("sasl.username", "anne"), ("ssl.ca.location", &path)];
+        let expected =
+            [("client.id", "y"), ("sasl.password", "hunter2"), ("sasl.username", "anne"), ("ssl.ca.location", &path)];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(config.properties, BTreeMap::from(expected));
         assert_eq!((config.replication_factor, config.min_insync_replicas), (1, 1));

@@ -9,8 +9,8 @@ use crate::failpoints::Hooks;
 use crate::wire::ServeShape;
 use anyhow::Context;
 use clap::ValueEnum;
-use rehome_keyspace::NodeId;
 use rehome_kafka::KafkaLog;
+use rehome_keyspace::NodeId;
 use rehome_router::RouterLimits;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -102,20 +102,30 @@ async fn serve(args: &Args, hooks: Hooks, runtime: Handle) -> Result<(), Failure
     let (dir, serving) = (args.data.clone(), runtime.clone());
     let start = move || {
         let log = KafkaLog::open(config).map_err(|error| Failure::usage(error.to_string()))?;
-        let wire = Wire::new(runtime, Box::new(move |service| {
-            let Some(incoming) = incoming else { return };
-            let serve = Server::builder()
-                .tcp_nodelay(true)
-                .add_service(service.into_service())
-                .serve_with_incoming(TcpIncoming::from(incoming).with_nodelay(Some(true)));
-            serving.spawn(async move {
-                if let Err(error) = serve.await {
-                    tracing::error!(%error, "the node's service has ended; other processes cannot reach it");
-                }
-            });
-        }));
-        let parts =
-            Parts { log, close_log: Box::new(|| Ok(())), before_flush: None, dir: &dir, roles, hooks, wire: Some(wire) };
+        let wire = Wire::new(
+            runtime,
+            Box::new(move |service| {
+                let Some(incoming) = incoming else { return };
+                let serve = Server::builder()
+                    .tcp_nodelay(true)
+                    .add_service(service.into_service())
+                    .serve_with_incoming(TcpIncoming::from(incoming).with_nodelay(Some(true)));
+                serving.spawn(async move {
+                    if let Err(error) = serve.await {
+                        tracing::error!(%error, "the node's service has ended; other processes cannot reach it");
+                    }
+                });
+            }),
+        );
+        let parts = Parts {
+            log,
+            close_log: Box::new(|| Ok(())),
+            before_flush: None,
+            dir: &dir,
+            roles,
+            hooks,
+            wire: Some(wire),
+        };
         Cluster::start_parts(parts).map_err(|error| refused(&error))
     };
     let starting = tokio::task::spawn_blocking(start).await;
@@ -140,7 +150,8 @@ fn advertised(args: &Args, bound: SocketAddr) -> Result<String, Failure> {
         Some(address) if is_host_and_port(address) => Ok(address.clone()),
         Some(address) => Err(Failure::usage(format!("--advertise {address} is no HOST:PORT"))),
         None if bound.ip().is_unspecified() => {
-            let message = format!("other processes cannot reach a node at {bound}: say with --advertise HOST:PORT where");
+            let message =
+                format!("other processes cannot reach a node at {bound}: say with --advertise HOST:PORT where");
             Err(Failure::usage(message).next(super::command_again(&["--advertise", &format!("HOST:{}", bound.port())])))
         }
         None => Ok(bound.to_string()),
@@ -160,7 +171,8 @@ impl Folder {
         let path = dir.join(NODE_FILE);
         let shown = path.display();
         let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
-        let file = file.as_mut().map_err(|error| Failure::new(Exit::Failed, "data_unusable", format!("{shown}: {error}")))?;
+        let file =
+            file.as_mut().map_err(|error| Failure::new(Exit::Failed, "data_unusable", format!("{shown}: {error}")))?;
         let held = file.try_clone().with_context(|| format!("cannot hold {shown}"))?;
         match held.try_lock() {
             Ok(()) => {}
