@@ -170,6 +170,8 @@ fn stale_topics(answers: &KafkaResult<TopicPartitionList>, questions: &[Question
                     | Code::NotLeaderForPartition
                     | Code::LeaderNotAvailable
                     | Code::UnknownTopicOrPartition
+                    // What librdkafka says by itself of a partition that somebody else has added since it looked.
+                    | Code::UnknownPartition
                     | Code::ReplicaNotAvailable
             )
         )
