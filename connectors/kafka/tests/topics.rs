@@ -5,7 +5,7 @@
 
 mod broker;
 
-use broker::{Broker, Reader, admin, append, block_on, end, open, partition, record, send, send_to, wait};
+use broker::{Broker, DEADLINE, Reader, admin, append, block_on, end, open, partition, record, send, send_to, wait};
 use rdkafka::admin::{AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::{Offset as NativeOffset, TopicPartitionList};
 use rehome_kafka::{KafkaConfig, KafkaLog};
@@ -14,6 +14,7 @@ use rehome_ports::{Lane, Log, PortError, Remedy};
 use rehome_records::TopicPartition;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 struct World {
     config: KafkaConfig,
@@ -39,6 +40,14 @@ fn usual() -> World {
 fn assert_lost(error: &PortError, how: &str) {
     assert_eq!(error.remedy, Remedy::Broken, "{error}");
     assert!(error.message.contains(how) && error.message.contains("topic"), "{error}");
+}
+
+/// What one broker has done, another client learns a little later.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+    }
 }
 
 #[test]
@@ -73,6 +82,7 @@ fn a_record_larger_than_the_broker_takes_is_refused_and_the_next_one_is_not() {
     let World { config, log, name, _broker } = world(|_| ());
     let small = NewTopic::new(&name, 1, TopicReplication::Fixed(1)).set("max.message.bytes", "20000");
     block_on(admin(&config).create_topics([&small], &AdminOptions::new())).unwrap();
+    wait_until("it is made", || log.partitions(&partition().topic) == Ok(Some(1)));
     append(&log, "before");
     let refused = wait(&send(&log, Lane::Data, vec![record(vec![1; 100_000])])).unwrap_err();
     assert_eq!(refused.remedy, Remedy::NotApplied, "{refused}");
@@ -112,7 +122,12 @@ fn a_topic_that_somebody_made_again_is_refused_also_where_it_is_longer_than_the_
     for _ in 0..50 {
         append(&other, "of another topic");
     }
-    assert_lost(&reader.read_until_error(), "made again");
+    // It may be told first that its position is not there: the new topic was empty for a moment.
+    let error = reader.read_until_error();
+    assert_eq!(error.remedy, Remedy::Broken, "{error}");
+    wait_until("the log notices", || {
+        log.ensure_topic(&partition().topic, 1).is_err_and(|error| error.remedy == Remedy::Broken)
+    });
     assert_lost(&wait(&send(&log, Lane::Data, vec![record("late")])).unwrap_err(), "made again");
     assert_lost(&log.ensure_topic(&partition().topic, 1).unwrap_err(), "made again");
     let refused = log.tail(&partition(), Offset(1), Arc::new(|| ())).err().unwrap();
@@ -129,6 +144,7 @@ fn partitions_that_somebody_added_can_be_written_and_read_at_once() {
     let grown = NewPartitions::new(&name, 4);
     block_on(admin(&config).create_partitions([&grown], &AdminOptions::new())).unwrap();
     let other = open(&config);
+    wait_until("it has grown", || other.partitions(&partition().topic) == Ok(Some(4)));
     for log in [&log, &other] {
         wait(&send_to(log, &added, Lane::Data, vec![record("x")])).unwrap();
     }
