@@ -57,13 +57,19 @@ lane_integration() {
     local file
     for file in tests/integration/tests/*.rs; do
         file="$(basename "$file" .rs)"
-        [ "$file" = cutovers ] || tests+=(--test "$file")
+        case "$file" in
+        apart | cutovers) ;;
+        *) tests+=(--test "$file") ;;
+        esac
     done
     cargo_test -p rehome-integration "${tests[@]}"
 }
 lane_broker() {
     scripts/kafka.sh
     cargo_test -p rehome-kafka
+    REHOME_BIN="$(scripts/build.sh dev)"
+    export REHOME_BIN
+    cargo_test -p rehome-integration --test apart
 }
 lane_cutovers() {
     REHOME_BIN="$(scripts/build.sh dev)"

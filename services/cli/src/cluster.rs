@@ -39,6 +39,7 @@ use rehome_records::ControlEvent;
 use rehome_records::control::CONTROL_TOPIC;
 use rehome_rocks::RocksNode;
 use rehome_router::{RouterHandle, RouterLimits};
+use rehome_rpc::Peers;
 use roles::Starting;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -107,6 +108,8 @@ pub struct Cluster {
     /// Its stores and its replicas, where the process is a node.
     node: Option<(Arc<RocksNode>, NodeReads)>,
     router: Option<RouterHandle>,
+    /// Held: what other nodes tell comes by these streams.
+    _peers: Option<Arc<Peers>>,
     progress: SharedProgress,
     rates: Arc<Mutex<Rates>>,
     clock: Clock,
@@ -183,6 +186,7 @@ impl Cluster {
             desk: desk_handle,
             node: started.node,
             router: started.router,
+            _peers: started.peers,
             progress: starting.progress,
             rates: starting.rates,
             clock,

@@ -146,7 +146,7 @@ const ASKING: [&str; 22] = [
 #[test]
 fn a_server_that_is_no_address_is_wrong_usage_of_every_verb() {
     // Those ask no server: they are one, or find it by its folder.
-    let known = ["up", "demo", "bench", "stop", "fail-points"].into_iter().chain(ASKING);
+    let known = ["up", "serve", "demo", "bench", "stop", "fail-points"].into_iter().chain(ASKING);
     let known: Vec<String> = known.map(|line| format!("{line} ")).collect();
     let missing: Vec<String> =
         verbs().into_iter().filter(|verb| !known.iter().any(|line| line.starts_with(&format!("{verb} ")))).collect();

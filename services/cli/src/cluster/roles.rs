@@ -10,7 +10,7 @@ use rehome_node::{Node, NodeConfig, NodeReads};
 use rehome_ports::{BeforeFlush, Inbox, Log, PortError, ReplicaProgress, Replicas, Signal, SnapshotStore, VerdictSink};
 use rehome_rocks::{Memory, RocksNode, SnapshotFolder};
 use rehome_router::{Router, RouterHandle, RouterLimits};
-use rehome_rpc::{Hub, Sinks};
+use rehome_rpc::{Hub, Peers, Sinks};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,6 +50,8 @@ pub(super) struct Starting {
 pub(super) struct Started {
     pub(super) node: Option<(Arc<RocksNode>, NodeReads)>,
     pub(super) router: Option<RouterHandle>,
+    /// Streams to other nodes, which end with it.
+    pub(super) peers: Option<Arc<Peers>>,
 }
 
 impl Starting {
@@ -70,7 +72,7 @@ impl Starting {
         let sinks = Sinks { verdicts: verdicts.clone(), progress: Some(Arc::clone(&report)) };
         let peers = wire.as_ref().map(|wire| wire.follow(&self.desk, own, sinks));
         if let Some(handle) = &router {
-            let replicas: Arc<dyn Replicas> = match (&wire, peers) {
+            let replicas: Arc<dyn Replicas> = match (&wire, peers.clone()) {
                 (Some(wire), Some(peers)) => {
                     let own = own.map(|node| (node, Arc::new(reads.clone()) as Arc<dyn Replicas>));
                     wire.replicas(&self.desk, own, peers)
@@ -80,7 +82,7 @@ impl Starting {
             self.start_router(handle.clone(), router_signal, replicas, hooks.router)?;
         }
 
-        let Some(role) = roles.node else { return Ok(Started { node: None, router }) };
+        let Some(role) = roles.node else { return Ok(Started { node: None, router, peers }) };
         let stores = Arc::new(match before_flush {
             None => RocksNode::open(&self.dir.join("stores"))?,
             Some(before_flush) => RocksNode::guarded(&self.dir.join("stores"), Memory::default(), before_flush)?,
@@ -100,7 +102,7 @@ impl Starting {
             }
         };
         self.start_node(role, &stores, snapshots, verdicts, report, &reads, hub, hooks.node)?;
-        Ok(Started { node: Some((stores, reads)), router })
+        Ok(Started { node: Some((stores, reads)), router, peers })
     }
 
     /// Returns where the reports of replicas go, of this process and of others.
