@@ -196,6 +196,7 @@ async fn keep(reads: Arc<Reads>, sinks: Sinks) {
             said.clone_from(&why);
         }
         reads.close(&why);
+        // tidy: sleep because another process is reached for, which cannot wake this one.
         tokio::time::sleep(again).await;
         again = (again * 2).min(AGAIN_MAX);
     }

@@ -158,7 +158,7 @@ mod tests {
             (args(&[], Some(file)).config(), "line 2"),
             (args(&[], Some("/nowhere".into())).config(), "/nowhere"),
         ] {
-            let refused = refused.err().expect(told).message;
+            let refused = refused.expect_err(told).message;
             assert!(refused.contains(told) && !refused.contains("hunter2"), "{refused}");
         }
         assert!(property("hunter2").is_err_and(|why| !why.contains("hunter2")));
