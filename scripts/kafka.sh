@@ -32,6 +32,19 @@ install_packages() {
     DEBIAN_FRONTEND=noninteractive sh -c "$line" >&2
 }
 
+# A Docker that was killed leaves files with its process ids, and a new one refuses to start beside a number that is in
+# use again, or that nobody has waited for.
+forget_killed() {
+    local file pid
+    for file in /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
+        [ -s "$file" ] || continue
+        pid="$(cat "$file")"
+        if ! grep -qsE '^(dockerd|containerd)$' "/proc/$pid/comm" || grep -qs '^State:.*zombie' "/proc/$pid/status"; then
+            rm -f "$file"
+        fi
+    done
+}
+
 start_docker() {
     local reason
     if reason="$(docker info 2>&1)"; then return; fi
@@ -42,6 +55,7 @@ $(tail -n 1 <<<"$reason")"
     have iptables || missing+=(iptables)
     [ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}"
     say "starting Docker (its log: $cache/dockerd.log)"
+    forget_killed
     # The lock of this script is not handed on: Docker outlives it.
     setsid dockerd --ip 127.0.0.1 >"$cache/dockerd.log" 2>&1 9>&- </dev/null &
     local docker_pid=$!
