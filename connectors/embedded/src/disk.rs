@@ -12,6 +12,7 @@ use crate::families::{Families, Place, Shares};
 use crate::frames::{Frames, decode};
 use crate::holder::Holder;
 use crate::options;
+use crate::synced_end::SyncedEnd;
 use crate::tear;
 use rehome_keyspace::Offset;
 use rehome_ports::{Batch, PortError, ReadLimits};
@@ -44,6 +45,8 @@ pub struct Disk {
     unsynced: WriteOptions,
     /// Every write up to this number is durable. It is what a test may take away at most.
     synced_sequence: AtomicU64,
+    /// Of that, what a later opening knows.
+    synced_end: Mutex<SyncedEnd>,
     families: Families,
     /// Held while records are committed: once it was, nobody writes to a partition any more that was removed before.
     committing: Mutex<()>,
@@ -100,6 +103,7 @@ impl Disk {
             synced,
             unsynced,
             synced_sequence,
+            synced_end: Mutex::new(SyncedEnd::open(dir)),
             families: Families::default(),
             committing: Mutex::new(()),
             _holder: holder,
@@ -269,6 +273,8 @@ impl Disk {
         let sequence = self.db.latest_sequence_number();
         self.db.flush_wal(true).map_err(|error| PortError::broken(format!("syncing: {error}")))?;
         self.synced_sequence.fetch_max(sequence, Ordering::SeqCst);
+        // Only what was written before the sync began: others may write meanwhile.
+        self.synced_end.lock().unwrap_or_else(PoisonError::into_inner).keep(sequence);
         Ok(())
     }
 

@@ -17,7 +17,8 @@
 //! - [`tail`]: follows a partition.
 //! - [`disk`]: the only user of RocksDB here; [`families`] says where records lie there, [`options`] how it is set up.
 //! - [`holder`]: one process per folder.
-//! - [`tear`]: what a crash tore off the end, or why it was no crash; [`wal`] reads the files that tell.
+//! - [`tear`]: what a crash tore off the end, or why it was no crash; [`wal`] reads the files that tell, [`synced_end`] keeps up to
+//!   where nothing can be torn.
 //! - [`power_loss`]: a log as a power loss leaves it at worst, for tests.
 
 mod committer;
@@ -32,6 +33,7 @@ mod options;
 mod partition;
 mod power_loss;
 mod queue;
+mod synced_end;
 mod syncs;
 mod tail;
 mod tear;

@@ -4,11 +4,13 @@
 //! whole, whatever lies behind it. That is right for what was not synced; where synced records lie behind, it is damage,
 //! and cutting them off would lose them silently. So the files are looked through before RocksDB opens them:
 //! - under `Fsync::Always` one write at most is not synced, the last: a whole one behind a torn one is damage;
-//! - where the folder is marked, as it is while `Fsync::Every` is in force, up to so many records may be cut.
+//! - where the folder is marked, as it is while `Fsync::Every` is in force, up to so many records may be cut;
+//! - nothing may be cut up to the end that a sync is known to have made durable, as far as that is kept.
 
 use crate::errors::OpenError;
+use crate::synced_end;
 use crate::syncs::UNSYNCED_RECORDS_MAX;
-use crate::wal::{self, Contents};
+use crate::wal::{self, Contents, Write};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,11 @@ pub struct Cut {
 pub fn look(dir: &Path) -> Result<Option<Cut>, OpenError> {
     let mut cut: Option<Cut> = None;
     let mut damage = false;
+    let synced_end = synced_end::read(dir);
+    let was_synced = |sequence: u64| synced_end.is_some_and(|end| sequence <= end);
+    // Number of the record that comes next, as long as the log is whole.
+    let mut next: Option<u64> = None;
+    let mut synced_is_lost = false;
     for (number, path) in log_files(dir).map_err(|source| OpenError::Io { path: dir.to_path_buf(), source })? {
         let bytes = std::fs::read(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
         let Contents { writes, torn, beyond } = wal::read(&bytes, number);
@@ -43,8 +50,10 @@ pub fn look(dir: &Path) -> Result<Option<Cut>, OpenError> {
             // Whatever follows a torn file goes with it.
             Some(_) => writes.iter().chain(&beyond).collect::<Vec<_>>(),
             none => {
+                next = writes.last().map(Write::end).or(next);
                 let at = torn.clone().or_else(|| beyond.first().map(|write| write.bytes.start..write.bytes.start));
                 let Some(at) = at else { continue };
+                synced_is_lost = next.is_some_and(was_synced);
                 *none =
                     Some(Cut { file: path, at: at.start, torn_bytes: at.len(), beyond_bytes: 0, beyond_records: 0 });
                 beyond.iter().collect()
@@ -55,19 +64,24 @@ pub fn look(dir: &Path) -> Result<Option<Cut>, OpenError> {
             cut.beyond_bytes += write.bytes.len();
             cut.beyond_records += u64::from(write.records);
             damage = true;
+            synced_is_lost |= was_synced(write.sequence);
         }
     }
     let Some(cut) = cut else { return Ok(None) };
+    let damaged = |why: String| OpenError::Damaged {
+        dir: dir.to_path_buf(),
+        reason: format!("{} is not whole at byte {}, {why}", cut.file.display(), cut.at),
+    };
+    if synced_is_lost {
+        return Err(damaged(format!(
+            "where everything was synced: {} whole records lie behind, and a sync is known to have gone up to number {} of all \
+             that was written",
+            cut.beyond_records,
+            synced_end.unwrap_or_default()
+        )));
+    }
     if damage && !(is_marked(dir) && cut.beyond_records <= UNSYNCED_RECORDS_MAX) {
-        return Err(OpenError::Damaged {
-            dir: dir.to_path_buf(),
-            reason: format!(
-                "{} is not whole at byte {}, and {} records lie behind that were synced",
-                cut.file.display(),
-                cut.at,
-                cut.beyond_records
-            ),
-        });
+        return Err(damaged(format!("and {} records lie behind that were synced", cut.beyond_records)));
     }
     Ok(Some(cut))
 }

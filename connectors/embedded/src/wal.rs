@@ -53,7 +53,7 @@ impl Write {
     }
 
     /// Returns the number of the record that comes next.
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.sequence + u64::from(self.records)
     }
 }
