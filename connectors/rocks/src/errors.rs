@@ -8,12 +8,17 @@ use std::path::Path;
 /// How the system says that a disk is full. RocksDB gives its text and no code.
 const NO_SPACE: &str = "No space left on device";
 
+/// How RocksDB says that a database is still open in this process.
+const LOCKED_HERE: &str = "lock hold by current process";
+
 /// Says what may be done after an operation that either happened whole or not at all.
 pub fn rocks(doing: &str, error: &rocksdb::Error) -> PortError {
     let message = format!("{doing}: {error}");
     match error.kind() {
         // What was begun is not there, or is thrown away by the next try; there may be room by then.
         ErrorKind::IOError if message.contains(NO_SPACE) => PortError::not_applied(message),
+        // This process is just closing it.
+        ErrorKind::IOError if message.contains(LOCKED_HERE) => PortError::not_applied(message),
         ErrorKind::Busy
         | ErrorKind::TryAgain
         | ErrorKind::TimedOut

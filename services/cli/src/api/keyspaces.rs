@@ -3,7 +3,7 @@
 use super::errors::Refusal;
 use super::jobs::{possible_shards, rehearse};
 use super::{Shared, shapes};
-use crate::cluster::REQUEST_RETENTION_MS;
+use crate::cluster::{REQUEST_RETENTION_MS, Size};
 use crate::commands::span;
 use crate::wire::{
     DEFAULT_BUCKETS, DropQuery, DroppedShape, KeyQuery, KeyShape, KeyspaceBody, KeyspaceShape, KeyspacesShape,
@@ -145,11 +145,16 @@ pub async fn drop(
     let (counting, counted) = (std::sync::Arc::clone(&state), keyspace.clone());
     // It reads stores: not on a thread that answers others.
     let size = tokio::task::spawn_blocking(move || super::plan::size_of(&counting, &counted));
-    let size = size.await.map_err(|_| Refusal::stopped())?.or_else(|error| {
-        // Somebody else may have dropped it meanwhile; then its stores cannot be read.
-        state.keyspace_with(&name, Some(keyspace.id.0))?;
-        Err(Refusal::from(error))
-    })?;
+    let size = match size.await.map_err(|_| Refusal::stopped())? {
+        Ok(size) => size,
+        Err(error) if query.dry_run => {
+            // Somebody else may have dropped it meanwhile; then its stores cannot be read.
+            state.keyspace_with(&name, Some(keyspace.id.0))?;
+            return Err(Refusal::from(error));
+        }
+        // What cannot be counted can be dropped all the same; whether it is there is for the control log to say.
+        Err(_) => Size::default(),
+    };
     let next_steps = if query.dry_run {
         vec![format!("rehome keyspace drop {name} --yes")]
     } else {
