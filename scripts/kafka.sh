@@ -16,21 +16,8 @@ recipe_dir=tests/kafka-image
 cache="$HOME/.cache/rehome/kafka"
 base=rehome/kafka-base
 
-say() { printf 'kafka: %s\n' "$*" >&2; }
-die() { say "$*"; exit 1; }
-have() { command -v "$1" >/dev/null 2>&1; }
-
-install_packages() {
-    local line="apt-get update && apt-get install -y --no-install-recommends $*"
-    have apt-get || die "missing: $* (Debian names); install them with this system's package manager"
-    if [ "$(id -u)" -ne 0 ]; then
-        say "missing: $*. Run this once, then again what you just ran:"
-        printf "sudo sh -c '%s'\n" "$line" >&2
-        exit 1
-    fi
-    say "installing $*"
-    DEBIAN_FRONTEND=noninteractive sh -c "$line" >&2
-}
+# shellcheck source=scripts/said.sh
+. scripts/said.sh
 
 # A Docker that was killed leaves files with its process ids, and a new one refuses to start beside a number that is in
 # use again, or that nobody has waited for.

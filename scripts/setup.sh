@@ -14,22 +14,8 @@ rocksdb_dir="$cache/rocksdb-$rocksdb_version"
 rocksdb_so="$rocksdb_dir/librocksdbjni-linux64.so"
 rocksdb_sha256=265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d
 
-say() { printf 'setup: %s\n' "$*" >&2; }
-die() { say "$*"; exit 1; }
-have() { command -v "$1" >/dev/null 2>&1; }
-
-# Installs Debian packages when root, else prints the one line that does.
-install_packages() {
-    local line="apt-get update && apt-get install -y --no-install-recommends $*"
-    have apt-get || die "missing: $* (Debian names); install them with this system's package manager"
-    if [ "$(id -u)" -ne 0 ]; then
-        say "missing: $*. Run this once, then again what you just ran:"
-        printf "sudo sh -c '%s'\n" "$line" >&2
-        exit 1
-    fi
-    say "installing $*"
-    DEBIAN_FRONTEND=noninteractive sh -c "$line" >&2
-}
+# shellcheck source=scripts/said.sh
+. "$(dirname "$0")/said.sh"
 
 have_libclang() {
     local found
