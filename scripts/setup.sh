@@ -68,6 +68,7 @@ have_libclang || missing+=(libclang-dev)
 { have cc && have_header openssl/ssl.h; } || missing+=(libssl-dev)
 { have cc && have_header zlib.h; } || missing+=(zlib1g-dev)
 have pkg-config || missing+=(pkg-config)
+have python3 || missing+=(python3)
 
 prebuilt=no
 if [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && ! [ -e /etc/alpine-release ]; then

@@ -10,7 +10,9 @@
 //! mark    value = framed mark
 //!   rh-mark     format of the mark, one byte                          always
 //! ```
-//! A record is a mark if and only if it has the header `rh-mark`; a client's bytes are never looked into.
+//! A record is a mark if and only if it has the header `rh-mark`; a client's bytes are never looked into. A write whose
+//! keys or whose source's name break a limit is invalid, whoever wrote it. `schemas/FORMATS.md` says the same for clients
+//! in other languages.
 
 use crate::codec::{Kind, decode, encode};
 use crate::record::Record;
@@ -24,7 +26,11 @@ pub const HEADER_REQUEST: &str = "rh-request";
 pub const HEADER_SOURCE: &str = "rh-source";
 pub const HEADER_OPERATION: &str = "rh-op";
 pub const HEADER_MARK: &str = "rh-mark";
-/// All of them, the most frequent first.
+/// Bytes of a partition key or a sort key. Reason: keys are repeated in every row, request id and log record.
+pub const KEY_BYTES_MAX: usize = 4 << 10;
+/// Bytes of the name of an ordered source. Reason: it is part of a store key.
+pub const SOURCE_BYTES_MAX: usize = 255;
+/// All headers, the most frequent first.
 pub const HEADERS: [&str; 6] =
     [HEADER_EPOCH, HEADER_REQUEST, HEADER_SORT, HEADER_OPERATION, HEADER_SOURCE, HEADER_MARK];
 
@@ -221,7 +227,25 @@ fn read_write(record: &Record) -> Result<Write, Invalid> {
         },
     };
     let partition_key = record.key.clone().ok_or_else(|| Invalid("write without a key".into()))?;
-    Ok(Write { partition_key, epoch: Epoch(u64::from_be_bytes(epoch)), request, source, operation })
+    let write = Write { partition_key, epoch: Epoch(u64::from_be_bytes(epoch)), request, source, operation };
+    check_keys(&write)?;
+    Ok(write)
+}
+
+fn check_keys(write: &Write) -> Result<(), Invalid> {
+    if write.partition_key.is_empty() {
+        return Err(Invalid("the partition key is empty".into()));
+    }
+    check_key("partition key", &write.partition_key)?;
+    write.changes().iter().try_for_each(|change| check_key("sort key", &change.sort_key))
+}
+
+/// Refuses a key that is too long.
+pub fn check_key(what: &str, key: &[u8]) -> Result<(), Invalid> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Invalid(format!("a {what} has at most {KEY_BYTES_MAX} bytes, not {}", key.len())));
+    }
+    Ok(())
 }
 
 fn read_source(header: &[u8]) -> Result<SourcePosition, Invalid> {
@@ -230,5 +254,8 @@ fn read_source(header: &[u8]) -> Result<SourcePosition, Invalid> {
         .ok_or_else(|| Invalid(format!("header {HEADER_SOURCE} is shorter than 8 bytes")))?;
     let source = std::str::from_utf8(name)
         .map_err(|_| Invalid(format!("header {HEADER_SOURCE} has a name that is not UTF-8")))?;
+    if source.is_empty() || source.len() > SOURCE_BYTES_MAX {
+        return Err(Invalid(format!("the name of a source has 1 to {SOURCE_BYTES_MAX} bytes, not {}", source.len())));
+    }
     Ok(SourcePosition { source: source.to_owned(), position: u64::from_be_bytes(*position) })
 }

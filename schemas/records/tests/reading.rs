@@ -5,6 +5,7 @@
 
 use proptest::prelude::*;
 use rehome_keyspace::{Epoch, Offset, RequestId, Version};
+use rehome_records::data::{KEY_BYTES_MAX, SOURCE_BYTES_MAX};
 use rehome_records::store_value::{RowView, StoredApplied, StoredRow};
 use rehome_records::{
     Condition, DataRecord, DecodeError, Kind, Logged, Operation, Record, RowChange, SourcePosition, Write, decode,
@@ -30,8 +31,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 fn write() -> impl Strategy<Value = Write> {
-    let source = prop::option::of((any::<String>(), any::<u64>()));
-    (any::<Vec<u8>>(), any::<u64>(), any::<Option<[u8; 16]>>(), source, operation()).prop_map(
+    let source = prop::option::of(("[a-zä]{1,20}", any::<u64>()));
+    (prop::collection::vec(any::<u8>(), 1..40), any::<u64>(), any::<Option<[u8; 16]>>(), source, operation()).prop_map(
         |(partition_key, epoch, request, source, operation)| Write {
             partition_key,
             epoch: Epoch(epoch),
@@ -120,7 +121,7 @@ fn a_frame_of_another_kind_format_or_length_is_refused() {
 }
 
 #[test]
-fn headers_of_a_wrong_size_are_refused_with_a_reason() {
+fn headers_and_keys_of_a_wrong_size_are_refused_with_a_reason() {
     let write = Record { key: Some(b"k".to_vec()), ..Record::default() };
     let epoch = |record: Record| record.with_header("rh-epoch", [0; 8]);
     let bad = [
@@ -129,7 +130,12 @@ fn headers_of_a_wrong_size_are_refused_with_a_reason() {
         epoch(write.clone()).with_header("rh-request", [0; 15]),
         epoch(write.clone()).with_header("rh-source", [0; 7]),
         epoch(write.clone()).with_header("rh-source", [0, 0, 0, 0, 0, 0, 0, 0, 0xFF]),
+        epoch(write.clone()).with_header("rh-source", [0; 8]),
+        epoch(write.clone()).with_header("rh-source", [b'n'; 8 + SOURCE_BYTES_MAX + 1]),
         epoch(write.clone()).with_header("rh-op", [1, 2, 3]),
+        epoch(write.clone()).with_header("rh-sort", [1; KEY_BYTES_MAX + 1]),
+        epoch(Record { key: Some(Vec::new()), ..Record::default() }),
+        epoch(Record { key: Some(vec![1; KEY_BYTES_MAX + 1]), ..Record::default() }),
         epoch(Record::default()),
         write.with_header("rh-mark", [1]),
     ];

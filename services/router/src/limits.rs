@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+pub use rehome_records::data::{KEY_BYTES_MAX, SOURCE_BYTES_MAX};
+
 /// Limits of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterLimits {
@@ -59,14 +61,10 @@ impl Default for RouterLimits {
     }
 }
 
-/// Bytes of a partition key or a sort key. Reason: keys are repeated in every row, request id and log record.
-pub const KEY_BYTES_MAX: usize = 4 << 10;
 /// What the limit on values may be. Reason: below, nothing fits; above, a few values at once are the memory of a router.
 pub const VALUE_BYTES_MAX_RANGE: RangeInclusive<usize> = 1 << 10..=8 << 20;
 /// Bytes of all keys and values of one batch: it is one record.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the name of an ordered source. Reason: it is part of a store key.
-pub const SOURCE_BYTES_MAX: usize = 255;
 /// Rows that one scan returns at most.
 pub const SCAN_ROWS_MAX: usize = 10_000;
 /// Bytes of rows of one page of a scan, passed by at most one answer of a replica: it is gathered in memory.

@@ -5,6 +5,7 @@
 //! - [`replica`]: one replica that can crash, over a store in memory.
 //! - [`oracle`]: the rule once more, key by key, in the plainest way.
 //! - [`random`], [`sim`]: random logs, replicas and crashes.
+//! - [`traces`], [`vectors`]: logs with their verdicts as they are published for other languages.
 //! - the others: scenarios, one per rule that was found to matter.
 
 // What helpers of a test do not expect ends the test.
@@ -19,5 +20,7 @@ mod selectors;
 mod sim;
 mod stores;
 mod times;
+mod traces;
+mod vectors;
 mod verdicts;
 mod world;
