@@ -357,6 +357,13 @@ impl Disk {
     }
 }
 
+/// Returns the number of the last record that an opening would find, or a higher one: the manifest may name one that
+/// only the log had. Changes nothing.
+pub fn readable_end(dir: &Path) -> Option<u64> {
+    let found = DB::open_for_read_only(&options::database(), dir, false);
+    found.ok().map(|db| db.latest_sequence_number())
+}
+
 fn start_key(partition: &TopicPartition) -> String {
     format!("{START}{partition}")
 }

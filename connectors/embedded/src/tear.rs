@@ -7,12 +7,14 @@
 //! - where the folder is marked, as it is while `Fsync::Every` is in force, up to so many records may be cut;
 //! - nothing may be cut up to the end that a sync is known to have made durable, as far as that is kept.
 
+use crate::disk::readable_end;
 use crate::errors::OpenError;
 use crate::synced_end;
 use crate::syncs::UNSYNCED_RECORDS_MAX;
-use crate::wal::{self, Contents, Write};
+use crate::wal::{self, Contents};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Says that records may have been read and acknowledged that were not synced. There from before the first of them
@@ -32,6 +34,12 @@ pub struct Cut {
     pub beyond_records: u64,
 }
 
+impl Cut {
+    fn at(file: PathBuf, torn: Range<usize>) -> Cut {
+        Cut { file, at: torn.start, torn_bytes: torn.len(), beyond_bytes: 0, beyond_records: 0 }
+    }
+}
+
 /// Tells what will be cut off when the log is opened, if anything.
 ///
 /// Errors: `Damaged` when records are not whole that were synced.
@@ -40,22 +48,26 @@ pub fn look(dir: &Path) -> Result<Option<Cut>, OpenError> {
     let mut damage = false;
     let synced_end = synced_end::read(dir);
     let was_synced = |sequence: u64| synced_end.is_some_and(|end| sequence <= end);
-    // Number of the record that comes next, as long as the log is whole.
-    let mut next: Option<u64> = None;
+    let was_synced_beyond = |sequence: u64| was_synced(sequence + 1);
     let mut synced_is_lost = false;
+    // Where the newest file ends, and the number of the record that comes there.
+    let mut end: Option<(Cut, u64)> = None;
     for (number, path) in log_files(dir).map_err(|source| OpenError::Io { path: dir.to_path_buf(), source })? {
         let bytes = std::fs::read(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
-        let Contents { writes, torn, beyond } = wal::read(&bytes, number);
+        let contents = wal::read(&bytes, number);
+        let whole_up_to = contents.end();
+        let Contents { writes, torn, beyond, next } = contents;
         let behind = match &mut cut {
             // Whatever follows a torn file goes with it.
             Some(_) => writes.iter().chain(&beyond).collect::<Vec<_>>(),
             none => {
-                next = writes.last().map(Write::end).or(next);
                 let at = torn.clone().or_else(|| beyond.first().map(|write| write.bytes.start..write.bytes.start));
-                let Some(at) = at else { continue };
+                let Some(at) = at else {
+                    end = next.map(|next| (Cut::at(path, whole_up_to..whole_up_to), next));
+                    continue;
+                };
                 synced_is_lost = next.is_some_and(was_synced);
-                *none =
-                    Some(Cut { file: path, at: at.start, torn_bytes: at.len(), beyond_bytes: 0, beyond_records: 0 });
+                *none = Some(Cut::at(path, at));
                 beyond.iter().collect()
             }
         };
@@ -67,7 +79,11 @@ pub fn look(dir: &Path) -> Result<Option<Cut>, OpenError> {
             synced_is_lost |= was_synced(write.sequence);
         }
     }
+    let is_torn = cut.is_some();
+    // What follows in the newest file is in no table: those are written only when the next file is begun.
+    let cut = cut.or_else(|| end.filter(|(_, next)| was_synced(*next)).map(|(cut, _)| cut));
     let Some(cut) = cut else { return Ok(None) };
+    synced_is_lost |= !is_torn || synced_end.is_some() && readable_end(dir).is_some_and(was_synced_beyond);
     let damaged = |why: String| OpenError::Damaged {
         dir: dir.to_path_buf(),
         reason: format!("{} is not whole at byte {}, {why}", cut.file.display(), cut.at),

@@ -41,6 +41,9 @@ pub struct Contents {
     pub torn: Option<Range<usize>>,
     /// Whole writes behind that, or behind where the file seems to end: a file that was torn only at its end has none.
     pub beyond: Vec<Write>,
+    /// Number of the record that comes where the writes stop. Where not even the first one is whole, what that says of
+    /// itself.
+    pub next: Option<u64>,
 }
 
 /// Records of a write at most: far more than a group has.
@@ -69,17 +72,18 @@ impl Contents {
 pub fn read(file: &[u8], number: u64) -> Contents {
     let reader = Reader { file, number: (number as u32).to_le_bytes() };
     let Chain { writes, torn, stopped } = reader.chain(0);
-    let next = writes.last().map(Write::end);
+    // Where the first write is not whole, nothing but its own bytes tells its number.
+    let claimed = torn.as_ref().filter(|torn| torn.start == 0).and_then(|_| reader.number_at(0));
+    let next = writes.last().map(Write::end).or(claimed);
     let mut beyond = Vec::new();
     let mut from = reader.behind(stopped, next);
-    while let Some(start) = from {
-        let Chain { writes, stopped, .. } = reader.chain(start);
-        // A place within a block is told by what may be damaged.
-        let is_sound = start.is_multiple_of(BLOCK) || writes.first().is_some_and(|first| first.may_follow(next));
-        from = reader.next_block(if is_sound { stopped } else { start });
+    while let Some(Place { at, is_sure }) = from {
+        let Chain { writes, stopped, .. } = reader.chain(at);
+        let is_sound = is_sure || writes.first().is_some_and(|first| first.may_follow(next));
+        from = reader.next_block(if is_sound { stopped } else { at });
         beyond.extend(writes.into_iter().filter(|_| is_sound));
     }
-    Contents { writes, torn, beyond }
+    Contents { writes, torn, beyond, next }
 }
 
 /// Whole writes that follow one another.
@@ -89,6 +93,13 @@ struct Chain {
     torn: Option<Range<usize>>,
     /// Where the piece lies with which they stop.
     stopped: usize,
+}
+
+/// Where a write may begin behind what is damaged.
+struct Place {
+    at: usize,
+    /// Not told by what is damaged.
+    is_sure: bool,
 }
 
 struct Reader<'a> {
@@ -173,8 +184,12 @@ impl Reader<'_> {
             let rest = self.file.get(at..).unwrap_or_default();
             return if rest.iter().all(|byte| *byte == 0) { Piece::None } else { Piece::Bad { end: self.file.len() } };
         };
-        if !TYPES.contains(&header[6]) || header[7..] != self.number {
-            return Piece::None;
+        if !self.is_ours(at) {
+            return if at.is_multiple_of(BLOCK) && !self.is_of_some_life(at) {
+                Piece::Bad { end: at + HEADER }
+            } else {
+                Piece::None
+            };
         }
         let length = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let bytes = at + HEADER..at + HEADER + length;
@@ -187,25 +202,47 @@ impl Reader<'_> {
         }
     }
 
+    /// Tells whether the header there is one of this life.
+    fn is_ours(&self, at: usize) -> bool {
+        self.file.get(at + 6..at + HEADER).is_some_and(|end| TYPES.contains(&end[0]) && end[1..] == self.number)
+    }
+
+    /// Tells whether a block begins as it does in this life or an earlier one, or was never written. A block's first
+    /// piece is written over from its start on, so that of an earlier life is whole.
+    fn is_of_some_life(&self, at: usize) -> bool {
+        let header = &self.file[at..at + HEADER];
+        let end = at + HEADER + usize::from(u16::from_le_bytes([header[4], header[5]]));
+        end <= self.file.len() && header[..4] == self.checksum(at, end)
+            || self.file[at..].iter().take(BLOCK).all(|byte| *byte == 0)
+    }
+
+    /// Returns the number that the write claims whose first piece lies there.
+    fn number_at(&self, at: usize) -> Option<u64> {
+        self.file.get(at + HEADER..at + HEADER + 8).map(little_endian)
+    }
+
     /// Returns where the next piece lies behind one that is not good, if anything of this life may lie there.
     ///
     /// Bytes of clients lie everywhere but where pieces begin, and may look like pieces. So only those places are looked
     /// at that RocksDB made: the start of each block, and, within a block, where the header of the damaged piece says
     /// that it ends, or where its checksum says so when its length is what was damaged.
-    fn behind(&self, at: usize, next: Option<u64>) -> Option<usize> {
+    fn behind(&self, at: usize, next: Option<u64>) -> Option<Place> {
         let header = self.file.get(at..at + HEADER)?;
         let length = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let block_end = (at - at % BLOCK + BLOCK).min(self.file.len());
-        let is_ours = TYPES.contains(&header[6]) && header[7..] == self.number;
+        let is_ours = self.is_ours(at);
         if is_ours && let Some(end) = (at + HEADER..=block_end).find(|end| self.ends_there(at, *end)) {
-            return Some(end);
+            return Some(Place { at: end, is_sure: false });
         }
         // Behind the end of this life lies an earlier one, cut anywhere; but where a block begins, a header does.
-        let continues =
-            self.file.get(at + HEADER..at + HEADER + 8).is_some_and(|bytes| Some(little_endian(bytes)) == next);
+        let continues = self.number_at(at).is_some_and(|number| Some(number) == next);
         let end = at + HEADER + length;
         let is_header = is_ours || at.is_multiple_of(BLOCK) || continues;
-        if is_header && end + HEADER <= block_end { Some(end) } else { self.next_block(at) }
+        if is_header && end + HEADER <= block_end {
+            // The number that the file's first write claims may itself be what was damaged, where its header is not.
+            return Some(Place { at: end, is_sure: at == 0 && is_ours });
+        }
+        self.next_block(at)
     }
 
     /// Tells whether the piece has a right checksum when it ends there, and another one of this life follows.
@@ -215,12 +252,12 @@ impl Reader<'_> {
     }
 
     /// Returns the start of the next block, behind what belongs to a write that began before it.
-    fn next_block(&self, at: usize) -> Option<usize> {
+    fn next_block(&self, at: usize) -> Option<Place> {
         let mut at = at - at % BLOCK + BLOCK;
         while at + HEADER <= self.file.len() {
             match self.piece(at) {
                 Piece::Good { kind: MIDDLE | LAST, bytes } => at = self.next_piece(bytes.end),
-                Piece::Good { .. } => return Some(at),
+                Piece::Good { .. } => return Some(Place { at, is_sure: true }),
                 Piece::Bad { .. } | Piece::None => at = at - at % BLOCK + BLOCK,
             }
         }
