@@ -124,6 +124,10 @@ pub enum ControlEvent {
         keyspace: KeyspaceId,
         node: NodeId,
     },
+    /// The log has forgotten the partitions of a dropped keyspace: nothing of it is left anywhere.
+    TopicRemoved {
+        keyspace: KeyspaceId,
+    },
 }
 
 /// A job as its operator asked for it.

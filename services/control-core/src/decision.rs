@@ -21,6 +21,8 @@ pub enum Accepted {
     KeyspaceDropped(KeyspaceId),
     /// A node removed what it had of a dropped keyspace.
     RemovalRecorded(KeyspaceId),
+    /// The log has forgotten the partitions of a dropped keyspace.
+    TopicRemovalRecorded(KeyspaceId),
     /// With the moves in the order in which they were asked for.
     JobSubmitted(JobId, Vec<MoveId>),
     MoveStarted(MoveId),

@@ -98,6 +98,7 @@ impl ControlState {
             ControlEvent::ResumeRequested { job } => self.resume_job(job, at),
             ControlEvent::KeyspaceDropped { keyspace } => self.drop_keyspace(keyspace, at),
             ControlEvent::KeyspaceRemoved { keyspace, node } => self.record_removal(keyspace, node),
+            ControlEvent::TopicRemoved { keyspace } => self.record_topic_removal(keyspace),
         }
     }
 
@@ -180,7 +181,8 @@ fn is_remembered(event: &ControlEvent) -> bool {
         | ControlEvent::CutoverAborted { .. }
         | ControlEvent::CleanupDone { .. }
         | ControlEvent::MoveFailed { .. }
-        | ControlEvent::KeyspaceRemoved { .. } => false,
+        | ControlEvent::KeyspaceRemoved { .. }
+        | ControlEvent::TopicRemoved { .. } => false,
     }
 }
 

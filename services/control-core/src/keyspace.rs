@@ -59,6 +59,8 @@ pub struct Dropped {
     pub keyspace: Keyspace,
     /// Nodes that may keep stores or snapshots of it. Once there are none, the log forgets its partitions.
     pub awaited: BTreeSet<NodeId>,
+    /// The log has forgotten its partitions: nobody owes it anything any more.
+    pub topic_removed: bool,
     /// Control position of the drop.
     pub dropped: Offset,
 }

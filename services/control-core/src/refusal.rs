@@ -28,6 +28,8 @@ pub enum Refusal {
     KeyspaceUnknown { keyspace: KeyspaceId },
     #[error("keyspace {keyspace} was not dropped; run `rehome keyspace list`")]
     KeyspaceNotDropped { keyspace: KeyspaceId },
+    #[error("node {node} may still keep stores of keyspace {keyspace}, which was dropped; run `rehome status`")]
+    KeyspaceKept { keyspace: KeyspaceId, node: NodeId },
     #[error(
         "some of its keys are in move {move_id}, which is {phase}; run `rehome {way_out} {job}`, then drop it again"
     )]
@@ -117,6 +119,7 @@ impl Refusal {
             Refusal::ShardCountInvalid { .. } => "shard-count-invalid",
             Refusal::KeyspaceUnknown { .. } => "keyspace-unknown",
             Refusal::KeyspaceNotDropped { .. } => "keyspace-not-dropped",
+            Refusal::KeyspaceKept { .. } => "keyspace-kept",
             Refusal::KeyspaceMoving { .. } => "keyspace-moving",
             Refusal::JobUnknown { .. } => "job-unknown",
             Refusal::MoveUnknown { .. } => "move-unknown",

@@ -140,6 +140,9 @@ impl Controller {
                 }
                 Err(error) => self.step_ended(step, &Err(error), now_ms),
             },
+            ControllerEffect::ProposeTopicRemoved { keyspace } => {
+                self.propose(step, ControlEvent::TopicRemoved { keyspace });
+            }
             ControllerEffect::StartMove { move_id } => self.propose(step, ControlEvent::MoveStarted { move_id }),
             ControllerEffect::StartCutover { move_id, predicted_pause } => {
                 let nonce = Nonce((self.parts.nonces)());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! keyspace      data topic has fewer partitions than shards       -> EnsurePartitions
-//! dropped       no node has anything left                         -> RemoveTopic
+//! dropped       no node has anything left                         -> RemoveTopic, then ProposeTopicRemoved
 //! planned       fewer moves of the job run than may               -> StartMove
 //! catching-up   fresh reports, predicted pause small enough       -> StartCutover; too many aborted -> FailMove
 //!               nothing of either while the job is paused
@@ -75,15 +75,16 @@ fn ensure_partitions(state: &ControlState, observed: &Observed, effects: &mut Ve
     }));
 }
 
-/// Lets the log forget dropped keyspaces of which no node has anything left. A controller that has just started cannot
-/// know what an earlier one removed, and asks once more.
+/// Lets the log forget dropped keyspaces of which no node has anything left, and says so. A controller that ends between
+/// the two leaves a topic that is asked for once more, and is not there.
 fn remove_topics(state: &ControlState, observed: &Observed, effects: &mut Vec<ControllerEffect>) {
-    let owed = state
-        .dropped_keyspaces()
-        .filter(|dropped| dropped.awaited.is_empty() && !observed.is_topic_removed(dropped.keyspace.id));
-    effects.extend(owed.map(|dropped| ControllerEffect::RemoveTopic {
-        keyspace: dropped.keyspace.id,
-        topic: dropped.keyspace.data_topic(),
+    let owed = state.dropped_keyspaces().filter(|dropped| dropped.awaited.is_empty() && !dropped.topic_removed);
+    effects.extend(owed.map(|dropped| {
+        let keyspace = dropped.keyspace.id;
+        match observed.is_topic_removed(keyspace) {
+            true => ControllerEffect::ProposeTopicRemoved { keyspace },
+            false => ControllerEffect::RemoveTopic { keyspace, topic: dropped.keyspace.data_topic() },
+        }
     }));
 }
 

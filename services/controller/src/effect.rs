@@ -12,6 +12,8 @@ pub enum ControllerEffect {
     EnsurePartitions { keyspace: KeyspaceId, topic: String, count: u32 },
     /// Remove the data topic of a dropped keyspace, of which no node has anything left.
     RemoveTopic { keyspace: KeyspaceId, topic: String },
+    /// Say that it is gone, so that no later controller asks for it again.
+    ProposeTopicRemoved { keyspace: KeyspaceId },
     /// planned -> copying.
     StartMove { move_id: MoveId },
     /// catching-up -> cutting-over.
@@ -39,6 +41,7 @@ pub enum ControllerEffect {
 pub enum Step {
     Partitions(KeyspaceId),
     RemoveTopic(KeyspaceId),
+    TopicRemoved(KeyspaceId),
     Start(MoveId),
     Cutover(MoveId),
     Open(AttemptId),
@@ -73,6 +76,7 @@ macro_rules! kinds {
 kinds! {
     EnsurePartitions => "ensure-partitions",
     RemoveTopic => "remove-topic",
+    ProposeTopicRemoved => "propose-topic-removed",
     StartMove => "start-move",
     StartCutover => "start-cutover",
     AppendOpen => "append-open",
@@ -87,6 +91,7 @@ impl ControllerEffect {
         match self {
             ControllerEffect::EnsurePartitions { keyspace, .. } => Step::Partitions(*keyspace),
             ControllerEffect::RemoveTopic { keyspace, .. } => Step::RemoveTopic(*keyspace),
+            ControllerEffect::ProposeTopicRemoved { keyspace } => Step::TopicRemoved(*keyspace),
             ControllerEffect::StartMove { move_id } => Step::Start(*move_id),
             ControllerEffect::StartCutover { move_id, .. } => Step::Cutover(*move_id),
             ControllerEffect::AppendOpen { facts, .. } => Step::Open(facts.attempt),

@@ -172,7 +172,10 @@ impl Memory {
         self.aborted_ms.retain(|id, _| aborted.contains(id));
         let superseded = self.superseded_horizons();
         let is_over = |step: &Step| match step {
-            Step::Partitions(_) | Step::RemoveTopic(_) => false,
+            Step::Partitions(_) => false,
+            Step::RemoveTopic(id) | Step::TopicRemoved(id) => {
+                state.dropped_keyspace(*id).is_some_and(|dropped| dropped.topic_removed)
+            }
             Step::Open(id) | Step::Fence(id) | Step::Abort(id) => !under_way.contains(id),
             Step::Start(id) => state.move_(*id).is_some_and(|one| one.phase != Phase::Planned),
             Step::Cutover(id) => state.move_(*id).is_some_and(|one| one.phase != Phase::CatchingUp),

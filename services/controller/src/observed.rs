@@ -27,6 +27,7 @@ const HALF_LIFE_MS: f64 = 1_000.0;
 pub struct Observed {
     replicas: BTreeMap<(KeyspaceId, ShardId, NodeId), Seen>,
     partitions: BTreeMap<KeyspaceId, u32>,
+    /// Not recorded yet.
     topics_removed: BTreeSet<KeyspaceId>,
     apply_records_per_sec: Measured,
     hop_secs: Measured,
@@ -105,15 +106,16 @@ impl Observed {
         self.topics_removed.contains(&keyspace)
     }
 
-    /// Forgets what replicas of keyspaces that are gone told.
+    /// Forgets what replicas of keyspaces that are gone told, and topics that are recorded as gone.
     pub fn look(&mut self, state: &ControlState) {
+        self.topics_removed.retain(|keyspace| state.dropped_keyspace(*keyspace).is_none_or(|one| !one.topic_removed));
         self.replicas.retain(|(keyspace, ..), _| state.dropped_keyspace(*keyspace).is_none());
     }
 
-    /// Returns of how many replicas reports are kept.
+    /// Returns of how many replicas reports are kept, and how many topics are gone without a record of it.
     #[cfg(test)]
-    pub fn replicas(&self) -> usize {
-        self.replicas.len()
+    pub fn kept(&self) -> (usize, usize) {
+        (self.replicas.len(), self.topics_removed.len())
     }
 
     /// Takes how long an append took until it was acknowledged.

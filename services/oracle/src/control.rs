@@ -15,6 +15,7 @@ pub struct ControlStory {
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceStory>,
     pub moves: BTreeMap<MoveId, MoveStory>,
     pub attempts: BTreeMap<AttemptId, AttemptStory>,
+    pub dropped: BTreeMap<KeyspaceId, DroppedStory>,
     jobs: BTreeMap<JobId, Vec<MoveId>>,
     /// Jobs of which nothing new may begin.
     paused: BTreeSet<JobId>,
@@ -36,6 +37,14 @@ pub struct KeyspaceStory {
     /// The shard that each slot was granted to at creation.
     creators: Vec<ShardId>,
     epoch_next: Epoch,
+}
+
+/// A keyspace that is no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedStory {
+    pub name: String,
+    /// Its data topic is told to be gone.
+    pub topic_removed: bool,
 }
 
 /// Where an epoch comes from.
@@ -133,6 +142,11 @@ impl ControlStory {
                 self.paused.remove(&job);
             }
             ControlEvent::KeyspaceDropped { keyspace } => self.keyspace_dropped(keyspace),
+            ControlEvent::TopicRemoved { keyspace } => {
+                if let Some(dropped) = self.dropped.get_mut(&keyspace) {
+                    dropped.topic_removed = true;
+                }
+            }
             event => self.step(offset, event),
         }
     }
@@ -164,11 +178,13 @@ impl ControlStory {
             })
     }
 
-    /// Forgets the keyspace, unless one of its moves has not ended.
+    /// Forgets the keyspace but for its name, unless one of its moves has not ended.
     fn keyspace_dropped(&mut self, keyspace: KeyspaceId) {
         let ended = |moved: &MoveStory| moved.keyspace != keyspace || moved.phase == MovePhase::Ended;
-        if self.moves.values().all(ended) {
-            self.keyspaces.remove(&keyspace);
+        if self.moves.values().all(ended)
+            && let Some(KeyspaceStory { id, name, .. }) = self.keyspaces.remove(&keyspace)
+        {
+            self.dropped.insert(id, DroppedStory { name, topic_removed: false });
         }
     }
 

@@ -17,7 +17,7 @@ pub mod history;
 pub mod positions;
 
 pub use compare::Comparison;
-pub use control::{AttemptStory, ControlStory, Grant, KeyspaceStory, MovePhase, MoveStory};
+pub use control::{AttemptStory, ControlStory, DroppedStory, Grant, KeyspaceStory, MovePhase, MoveStory};
 pub use findings::{Finding, Findings};
 pub use fingerprint::{Fingerprint, ValueHash};
 pub use fold::{FoldError, Folded, RequestFact, RowFact, SourceFact, fold};

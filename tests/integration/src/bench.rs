@@ -345,6 +345,7 @@ impl Bench {
         let story = folder.story()?;
         let open = story.moves.values().find(|moved| moved.phase != MovePhase::Ended);
         ensure!(open.is_none(), "a move has not ended: {open:?}");
+        folder.removed_topics_are_gone(&story)?;
         folder.close()?;
         let counts = memory.counts;
         Ok(format!("{} writes, {} retries", counts.puts + counts.deletes, counts.retries))

@@ -115,6 +115,15 @@ impl Folder {
         Ok(Compared { findings, rows_visible, writes_repeated })
     }
 
+    /// Errors: the control log tells of a topic that it is gone, and it is there.
+    pub fn removed_topics_are_gone(&self, story: &ControlStory) -> anyhow::Result<()> {
+        for (id, dropped) in story.dropped.iter().filter(|(_, dropped)| dropped.topic_removed) {
+            let topic = data_topic(&dropped.name, *id);
+            ensure!(self.log.partitions(&topic)?.is_none(), "{topic} is told to be gone");
+        }
+        Ok(())
+    }
+
     /// Counts the entries of keys (rows, tombstones, request ids, source positions) in each store.
     pub fn entries(&self, keyspace: &str) -> anyhow::Result<BTreeMap<ShardId, u64>> {
         let story = self.story()?;

@@ -1,10 +1,13 @@
 //! A disk that fills up: a copy stands still, says so, and goes on when there is room; the log says so too, and nothing
-//! acknowledged is lost.
+//! acknowledged is lost; a dropped keyspace's topic is removed once there is room.
 
 use anyhow::{Context, ensure};
 use rehome_integration::http::Http;
+use rehome_integration::pipe::Pipe;
 use rehome_integration::small_disk::SmallDisk;
-use rehome_integration::{Arming, Bench, KEYSPACE, wait};
+use rehome_integration::{Arming, Bench, Folder, KEYSPACE, wait};
+use rehome_records::TopicPartition;
+use rehome_records::control::data_topic;
 use serde_json::json;
 use std::time::Duration;
 
@@ -22,6 +25,11 @@ fn a_copy_that_finds_no_room_stands_still_says_so_and_goes_on_when_there_is_some
 #[test]
 fn a_log_that_finds_no_room_says_so_and_goes_on_after_a_start_with_everything_acknowledged() {
     log_without_room().unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn a_topic_that_finds_no_room_to_be_removed_is_removed_when_there_is_some() {
+    topic_without_room().unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 fn copy_without_room() -> anyhow::Result<()> {
@@ -95,5 +103,47 @@ fn log_without_room() -> anyhow::Result<()> {
     let query = [("key", "large"), ("sort", "one"), ("request", "00000000000000000000000000000001")];
     let removed = Http::default().delete(&bench.server()?, &path, &query)?.good()?;
     ensure!(removed["verdict"] == "accepted", "{removed}");
+    bench.conclude().map(drop)
+}
+
+/// A keyspace beside that of the bench.
+const SPARE: &str = "spare";
+
+fn topic_without_room() -> anyhow::Result<()> {
+    let disk = SmallDisk::mount(160)?;
+    let mut bench = Bench::on(SEED, disk.path())?;
+    let pipe = Pipe::make(bench.dir().join("pipe"))?;
+    // It dies as soon as the topic is gone.
+    let fail_at = Some("controller.propose-topic-removed.before".to_owned());
+    bench.start(&Arming { fail_at, ..Arming::hold_at("controller.remove-topic.before", pipe.path()) })?;
+    bench.create_keyspace(2)?;
+    let (http, server) = (Http::default(), bench.server()?);
+    http.post(&server, "/v1/keyspaces", &json!({ "name": SPARE, "shards": 40, "buckets": 64 }))?.good()?;
+    let row = json!({ "key": "key", "sort": "a", "value": "v" });
+    http.post(&server, &format!("/v1/keyspaces/{SPARE}/rows"), &row)?.good()?;
+    http.delete(&server, &format!("/v1/keyspaces/{SPARE}"), &[])?.good()?;
+    let held = pipe.wait_held(WAIT_MAX)?;
+    // Room for what it says, and not for what it writes down at each family that goes.
+    let ballast = disk.fill(64 << 10)?;
+    drop(held);
+    let path = bench.dir().join("process.log");
+    wait::until("the removal to find no room", WAIT_MAX, || {
+        let log = std::fs::read_to_string(&path)?;
+        let is_told = |line: &&str| line.contains("step is taken again") && line.contains("RemoveTopic");
+        let told = log.lines().filter(is_told).filter(|line| line.contains("No space left")).count();
+        Ok((told >= 2).then_some(()))
+    })?;
+    ballast.remove()?;
+    bench.wait_killed(WAIT_MAX)?;
+    bench.check_log()?;
+    let folder = Folder::open(bench.dir())?;
+    let story = folder.story()?;
+    let (id, dropped) = story.dropped.first_key_value().context("nothing was dropped")?;
+    ensure!((dropped.name.as_str(), dropped.topic_removed) == (SPARE, false), "{dropped:?}");
+    ensure!(folder.records(TopicPartition::new(data_topic(SPARE, *id), 0)).is_err(), "the topic is there");
+    folder.close()?;
+    bench.start(&Arming::default())?;
+    bench.fill()?;
+    bench.work();
     bench.conclude().map(drop)
 }

@@ -77,7 +77,8 @@ fn scenarios(point: &str) -> Vec<Scenario> {
         "node.remove-stores"
         | "node.remove-snapshots"
         | "node.propose-keyspace-removed"
-        | "controller.remove-topic" => &[(Start::Dropped, 1)],
+        | "controller.remove-topic"
+        | "controller.propose-topic-removed" => &[(Start::Dropped, 1)],
         "controller.fail-move" => &[(Start::UpGivenUp, 1)],
         "node.wipe-for-cleanup" | "node.remove-snapshot" | "node.propose-cleanup-done" => {
             &[(Start::Up, 1), (Start::Down, 2), (Start::UpCancelled, 1)]

@@ -70,7 +70,7 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
         }
     }
     leaves_nothing_behind(world)?;
-    dropped_keyspaces_are_gone(world)?;
+    dropped_keyspaces_are_gone(world, &story)?;
     let (findings, _) = comparison.finish();
     if !findings.is_clean() {
         told.push(format!("the comparison finds\n{findings}"));
@@ -182,7 +182,8 @@ fn leaves_nothing_behind(world: &World) -> Result<(), Failure> {
 }
 
 /// Of a dropped keyspace nothing is left: no store, no snapshot, no partition; of the one made under its name all is.
-fn dropped_keyspaces_are_gone(world: &mut World) -> Result<(), Failure> {
+/// And each is told once.
+fn dropped_keyspaces_are_gone(world: &mut World, story: &ControlStory) -> Result<(), Failure> {
     let Some(desk) = world.processes.iter().find_map(|process| process.desk.clone()) else { return Ok(()) };
     let state = desk.state();
     let topics: Vec<String> = world.site.broker.topic_partitions().into_iter().map(|name| name.topic).collect();
@@ -193,6 +194,9 @@ fn dropped_keyspaces_are_gone(world: &mut World) -> Result<(), Failure> {
             return Err(Failure(format!(
                 "keyspace {id} was dropped, {stores} stores and partitions of {topic} remain"
             )));
+        }
+        if !story.dropped.get(&id).is_some_and(|told| told.topic_removed && told.name == dropped.keyspace.name) {
+            return Err(Failure(format!("keyspace {id} is gone, the log by itself says {:?}", story.dropped.get(&id))));
         }
         world.counts.drops += 1;
     }

@@ -151,7 +151,7 @@ impl World {
         self.clients.iter().all(Client::is_done)
             && !self.clients.is_empty()
             && desk.is_some_and(|desk| {
-                self.operator.is_done(&desk) && desk.state().dropped_keyspaces().all(|one| one.awaited.is_empty())
+                self.operator.is_done(&desk) && desk.state().dropped_keyspaces().all(|one| one.topic_removed)
             })
             && self.processes.iter().all(|process| process.restart_at_ms.is_none())
             && lock(&self.site.jobs).is_empty()

@@ -30,6 +30,7 @@ fn name(event: &ControlEvent) -> &'static str {
         ControlEvent::ResumeRequested { .. } => "control_resume_requested",
         ControlEvent::KeyspaceDropped { .. } => "control_keyspace_dropped",
         ControlEvent::KeyspaceRemoved { .. } => "control_keyspace_removed",
+        ControlEvent::TopicRemoved { .. } => "control_topic_removed",
     }
 }
 
@@ -96,5 +97,6 @@ fn events() -> Vec<ControlEvent> {
         ControlEvent::ResumeRequested { job },
         ControlEvent::KeyspaceDropped { keyspace: KeyspaceId(2) },
         ControlEvent::KeyspaceRemoved { keyspace: KeyspaceId(2), node },
+        ControlEvent::TopicRemoved { keyspace: KeyspaceId(2) },
     ]
 }

@@ -97,6 +97,7 @@ pub const KINDS: &[Kind] = &[
     kind("record_already_folded", 409, None, "the control record was folded before"),
     kind("command_reused", 409, None, "the command's id was used for another one"),
     kind("keyspace_not_dropped", 409, None, "the keyspace was not dropped"),
+    kind("keyspace_kept", 409, None, "a node may still keep stores of the dropped keyspace"),
     kind("copy_other", 409, None, "the record is about another copy"),
     kind("snapshot_missing", 409, None, "no snapshot was taken"),
     kind("not_replica", 409, None, "the node has no replica of the shard"),

@@ -2,6 +2,7 @@
 //!
 //! A drop takes effect at its position: from there on nobody finds the keyspace by name or id. What lies on disk is
 //! removed afterwards, by each node that hosts a replica, and then from the log; a crash leaves a drop that is still owed.
+//! Both are recorded, so that a later start does no old work.
 
 use super::{At, Folded};
 use crate::{Accepted, ControlState, Decision, Dropped, Move, Phase, Refusal};
@@ -36,7 +37,8 @@ impl ControlState {
         }
         let keyspace = Arc::make_mut(&mut self.keyspaces).remove(&id).expect("looked up before");
         let awaited = keyspace.replicas.values().flatten().copied().collect();
-        let dropped = Dropped { keyspace: Arc::unwrap_or_clone(keyspace), awaited, dropped: at.offset };
+        let keyspace = Arc::unwrap_or_clone(keyspace);
+        let dropped = Dropped { keyspace, awaited, topic_removed: false, dropped: at.offset };
         Arc::make_mut(&mut self.dropped).insert(id, Arc::new(dropped));
         Ok(Decision::Accepted(accepted))
     }
@@ -52,12 +54,31 @@ impl ControlState {
 
     pub(super) fn record_removal(&mut self, id: KeyspaceId, node: NodeId) -> Folded {
         let accepted = Accepted::RemovalRecorded(id);
-        let dropped = self.dropped_keyspace(id).ok_or(Refusal::KeyspaceNotDropped { keyspace: id })?;
-        if !dropped.awaited.contains(&node) {
+        if !self.known_drop(id)?.awaited.contains(&node) {
             return Ok(Decision::AlreadyDone(accepted));
         }
-        let dropped = Arc::make_mut(&mut self.dropped).get_mut(&id).expect("looked up before");
-        Arc::make_mut(dropped).awaited.remove(&node);
+        self.dropped_mut(id).awaited.remove(&node);
         Ok(Decision::Accepted(accepted))
+    }
+
+    pub(super) fn record_topic_removal(&mut self, id: KeyspaceId) -> Folded {
+        let accepted = Accepted::TopicRemovalRecorded(id);
+        let dropped = self.known_drop(id)?;
+        if dropped.topic_removed {
+            return Ok(Decision::AlreadyDone(accepted));
+        }
+        if let Some(node) = dropped.awaited.first() {
+            return Err(Refusal::KeyspaceKept { keyspace: id, node: *node });
+        }
+        self.dropped_mut(id).topic_removed = true;
+        Ok(Decision::Accepted(accepted))
+    }
+
+    fn known_drop(&self, id: KeyspaceId) -> Result<&Dropped, Refusal> {
+        self.dropped_keyspace(id).ok_or(Refusal::KeyspaceNotDropped { keyspace: id })
+    }
+
+    fn dropped_mut(&mut self, id: KeyspaceId) -> &mut Dropped {
+        Arc::make_mut(Arc::make_mut(&mut self.dropped).get_mut(&id).expect("looked up before"))
     }
 }

@@ -41,6 +41,27 @@ fn a_drop_waits_for_every_node_that_has_replicas() {
 }
 
 #[test]
+fn a_topic_is_recorded_as_gone_once_and_only_after_every_node() {
+    let mut world = World::new();
+    let keyspace = world.keyspace().id;
+    let gone = ControlEvent::TopicRemoved { keyspace };
+    let is_gone = |world: &World| world.state.dropped_keyspace(keyspace).unwrap().topic_removed;
+    assert_eq!(word(&world.tell(gone.clone())), "keyspace-not-dropped");
+    world.tell(ControlEvent::KeyspaceDropped { keyspace });
+    for node in [EVEN, ODD] {
+        let Decision::Refused(refusal) = world.tell(gone.clone()) else { panic!("node {node} has it still") };
+        assert_eq!(refusal.code(), "keyspace-kept");
+        assert!(refusal.to_string().starts_with(&format!("node {node} may still keep")), "{refusal}");
+        assert!(!is_gone(&world));
+        world.tell(ControlEvent::KeyspaceRemoved { keyspace, node });
+    }
+    assert_eq!(world.tell(gone.clone()), Decision::Accepted(Accepted::TopicRemovalRecorded(keyspace)));
+    assert!(is_gone(&world));
+    assert_eq!(word(&world.tell(gone)), "done");
+    assert_eq!(word(&world.tell(ControlEvent::TopicRemoved { keyspace: KeyspaceId(99) })), "keyspace-not-dropped");
+}
+
+#[test]
 fn a_keyspace_with_an_open_move_is_not_dropped_and_the_refusal_names_the_way_out() {
     for (phase, verb) in [("planned", "wait"), ("copying", "wait"), ("cutting-over", "wait"), ("switched", "complete")]
     {

@@ -71,7 +71,11 @@ fn forged(kind: u8, n: Numbers, world: &World) -> ControlEvent {
         12 => ControlEvent::ResumeRequested { job },
         13 => {
             let dropped = world.state.dropped_keyspaces().last().map(|dropped| dropped.keyspace.id);
-            ControlEvent::KeyspaceRemoved { keyspace: dropped.unwrap_or(world.keyspace().id), node }
+            let keyspace = dropped.unwrap_or(world.keyspace().id);
+            match n.destination {
+                true => ControlEvent::KeyspaceRemoved { keyspace, node },
+                false => ControlEvent::TopicRemoved { keyspace },
+            }
         }
         // Never the one with the moves, which is looked at.
         14 => match world.state.keyspace_named("spare") {

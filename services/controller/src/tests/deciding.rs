@@ -267,15 +267,22 @@ fn the_topic_of_a_dropped_keyspace_is_removed_once_no_node_has_anything_left() {
     fixture.tell(ControlEvent::CancelRequested { job, reason: "ann said so".into() });
     fixture.report(0, 0);
     fixture.observed.look(&fixture.state);
-    assert_eq!(fixture.observed.replicas(), 2);
+    assert_eq!(fixture.observed.kept(), (2, 0));
     fixture.tell(ControlEvent::KeyspaceDropped { keyspace });
     assert_eq!(fixture.names(), [""; 0]);
     fixture.tell(ControlEvent::KeyspaceRemoved { keyspace, node });
     fixture.observed.look(&fixture.state);
-    assert_eq!(fixture.observed.replicas(), 0, "its reports are forgotten");
+    assert_eq!(fixture.observed.kept(), (0, 0), "its reports are forgotten");
     assert_eq!(fixture.names(), ["remove-topic"]);
     fixture.observed.note_topic_removed(keyspace);
-    assert_eq!(fixture.names(), [""; 0]);
+    assert_eq!(fixture.names(), ["propose-topic-removed"]);
+    // A controller that starts here knows nothing of it.
+    let restarted = |fixture: &Fixture| crate::decide(&fixture.state, &Observed::default(), &Memory::default(), 0);
+    assert_eq!(restarted(&fixture).len(), 1);
+    fixture.tell(ControlEvent::TopicRemoved { keyspace });
+    fixture.observed.look(&fixture.state);
+    assert_eq!((fixture.observed.kept(), fixture.names()), ((0, 0), vec![]));
+    assert_eq!(restarted(&fixture), [], "no start does old work");
 }
 
 #[test]

@@ -58,7 +58,8 @@ impl ControlStory {
             | ControlEvent::PauseRequested { .. }
             | ControlEvent::ResumeRequested { .. }
             | ControlEvent::KeyspaceDropped { .. }
-            | ControlEvent::KeyspaceRemoved { .. } => {}
+            | ControlEvent::KeyspaceRemoved { .. }
+            | ControlEvent::TopicRemoved { .. } => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! The rule by which writes are accepted, line by line.
 
 use super::world::*;
-use crate::{FoldError, MovePhase};
+use crate::{DroppedStory, FoldError, MovePhase};
 use rehome_keyspace::*;
 use rehome_records::*;
 
@@ -225,4 +225,19 @@ fn a_cancel_during_a_cutover_takes_effect_when_it_aborts() {
     let (attempt, fence) = (AttemptId(1), Offset(5));
     world.tell(12, ControlEvent::CutoverAborted { attempt, fence, reason: "cancelled".into() });
     assert_eq!(world.story().moves[&MoveId(1)].phase, MovePhase::CleaningUp);
+}
+
+#[test]
+fn a_dropped_keyspace_keeps_its_name_and_whether_its_topic_is_gone() {
+    let mut world = World::new();
+    let keyspace = KEYSPACE;
+    world.tell(20, ControlEvent::TopicRemoved { keyspace });
+    assert_eq!(world.story().dropped, [].into(), "it was not dropped");
+    world.tell(21, ControlEvent::KeyspaceDropped { keyspace });
+    let name = World::new().story().keyspaces[&keyspace].name.clone();
+    let told = |topic_removed| [(keyspace, DroppedStory { name: name.clone(), topic_removed })].into();
+    assert_eq!(world.story().dropped, told(false));
+    world.tell(22, ControlEvent::TopicRemoved { keyspace });
+    assert_eq!(world.story().dropped, told(true));
+    assert!(world.story().keyspaces.is_empty());
 }
