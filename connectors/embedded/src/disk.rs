@@ -7,8 +7,10 @@
 //! families            see [`crate::families`]
 //! ```
 
+mod topics;
+
 use crate::errors::{OpenError, port_error};
-use crate::families::{Families, Place, Shares};
+use crate::families::{Families, Place};
 use crate::frames::{Frames, decode};
 use crate::holder::Holder;
 use crate::options;
@@ -18,10 +20,9 @@ use rehome_keyspace::Offset;
 use rehome_ports::{Batch, PortError, ReadLimits};
 use rehome_records::{Logged, TopicPartition};
 use rocksdb::{
-    BoundColumnFamily, Cache, ColumnFamilyDescriptor, DB, DBWithThreadMode, FlushOptions, IteratorMode, MultiThreaded,
-    ReadOptions, WriteBatch, WriteOptions,
+    BoundColumnFamily, Cache, ColumnFamilyDescriptor, DB, DBWithThreadMode, FlushOptions, MultiThreaded, ReadOptions,
+    WriteBatch, WriteOptions,
 };
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,10 +46,11 @@ pub struct Disk {
     unsynced: WriteOptions,
     /// Every write up to this number is durable. It is what a test may take away at most.
     synced_sequence: AtomicU64,
-    /// Of that, what a later opening knows.
+    /// The same for a later opening.
     synced_end: Mutex<SyncedEnd>,
     families: Families,
-    /// Held while records are committed: once it was, nobody writes to a partition any more that was removed before.
+    /// Held by whoever writes, until it is noted what of it is durable: so no synced write takes one for durable that is
+    /// not. And once it was held, nobody writes to a partition any more that was removed before.
     committing: Mutex<()>,
     /// Given back last: fields are dropped in order.
     _holder: Holder,
@@ -136,77 +138,6 @@ impl Disk {
         self.db.drop_cf(AHEAD)
     }
 
-    /// Returns every topic with its number of partitions.
-    pub fn topics(&self) -> BTreeMap<String, u32> {
-        self.families.topics()
-    }
-
-    fn read_topics(&self) -> Result<(), PortError> {
-        for entry in self.db.iterator(IteratorMode::From(TOPIC.as_bytes(), rocksdb::Direction::Forward)) {
-            let (key, value) = entry.map_err(|error| port_error("reading topics", &error))?;
-            let Some(name) = key.strip_prefix(TOPIC.as_bytes()) else { break };
-            let name = String::from_utf8_lossy(name).into_owned();
-            let shares = Shares::decode(&value);
-            let shares = shares.ok_or_else(|| PortError::broken(format!("topic {name} has a damaged entry")))?;
-            self.families.note(&name, shares);
-        }
-        Ok(())
-    }
-
-    /// Makes the topic's partitions up to `wanted`, durably.
-    pub fn grow_topic(&self, topic: &str, wanted: u32) -> Result<(), PortError> {
-        let failed = |error: rocksdb::Error| port_error(&format!("growing topic {topic}"), &error);
-        let grown = self.families.grown(topic, wanted);
-        for family in grown.families(topic) {
-            // An earlier attempt may have got this far.
-            if self.db.cf_handle(&family).is_none() {
-                self.db.create_cf(&family, &options::partition(&self.cache)).map_err(failed)?;
-                // Whoever appends looks families up, and making one keeps that waiting.
-                std::thread::yield_now();
-            }
-        }
-        self.db.put_opt(format!("{TOPIC}{topic}"), grown.encode(), &self.synced).map_err(failed)?;
-        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
-        self.families.note(topic, grown);
-        Ok(())
-    }
-
-    /// Removes the topic with its records, durably; its partitions were removed before. After a crash in the middle the
-    /// rest goes at the next start.
-    pub fn remove_topic(&self, topic: &str) -> Result<(), PortError> {
-        let failed = |error: rocksdb::Error| port_error(&format!("removing topic {topic}"), &error);
-        let shares = self.families.of(topic);
-        let mut batch = WriteBatch::default();
-        batch.delete(format!("{TOPIC}{topic}"));
-        for name in (0..shares.partitions).map(|partition| TopicPartition::new(topic, partition)) {
-            [start_key(&name), next_key(&name)].iter().for_each(|key| batch.delete(key));
-        }
-        {
-            let _committing = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.db.write_opt(batch, &self.synced).map_err(failed)?;
-            self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
-        }
-        for family in shares.families(topic) {
-            if self.db.cf_handle(&family).is_some() {
-                self.db.drop_cf(&family).map_err(failed)?;
-                std::thread::yield_now();
-            }
-        }
-        self.families.forget(topic);
-        Ok(())
-    }
-
-    /// Drops the families that belong to no topic: what a crash left of one that was being made or removed.
-    pub fn drop_strays(&self) -> Result<(), PortError> {
-        let mut strays = self.found.iter().filter(|family| *family != "default" && !self.families.knows(family));
-        strays.try_for_each(|stray| match self.db.cf_handle(stray).is_some() {
-            true => {
-                self.db.drop_cf(stray).map_err(|error| port_error(&format!("removing what is left of {stray}"), &error))
-            }
-            false => Ok(()),
-        })
-    }
-
     /// Returns where the partition stands.
     pub fn extent(&self, partition: &TopicPartition) -> Result<Extent, PortError> {
         let failed = |error: rocksdb::Error| port_error(&format!("opening {partition}"), &error);
@@ -236,12 +167,9 @@ impl Disk {
 
     /// Writes down durably from which offset each partition goes on when it is opened again.
     pub fn reserve<'a>(&self, ends: impl Iterator<Item = (&'a TopicPartition, Offset)>) -> Result<(), PortError> {
-        let _committing = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = WriteBatch::default();
         ends.for_each(|(partition, next)| batch.put(next_key(partition), next.0.to_be_bytes()));
-        self.db.write_opt(batch, &self.synced).map_err(|error| port_error("reserving offsets", &error))?;
-        self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
-        Ok(())
+        self.write_synced(batch).map_err(|error| port_error("reserving offsets", &error))
     }
 
     /// Writes the records, all or none of them, each group from that offset on. When `synced`, they are durable then,
@@ -263,18 +191,31 @@ impl Disk {
         let options = if synced { &self.synced } else { &self.unsynced };
         self.db.write_opt(batch, options).map_err(|error| PortError::unknown(format!("committing: {error}")))?;
         if synced {
-            self.synced_sequence.store(self.db.latest_sequence_number(), Ordering::SeqCst);
+            self.note_synced(self.db.latest_sequence_number());
         }
         Ok(())
     }
 
+    /// Writes the batch, durably, with everything before it.
+    fn write_synced(&self, batch: WriteBatch) -> Result<(), rocksdb::Error> {
+        let _committing = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.db.write_opt(batch, &self.synced)?;
+        self.note_synced(self.db.latest_sequence_number());
+        Ok(())
+    }
+
+    /// Takes that everything up to this write is durable.
+    fn note_synced(&self, sequence: u64) {
+        self.synced_sequence.fetch_max(sequence, Ordering::SeqCst);
+        self.synced_end.lock().unwrap_or_else(PoisonError::into_inner).keep(sequence);
+    }
+
     /// Makes everything durable that was written before.
     pub fn sync(&self) -> Result<(), PortError> {
+        // Only what was written before the sync began: others may write meanwhile.
         let sequence = self.db.latest_sequence_number();
         self.db.flush_wal(true).map_err(|error| PortError::broken(format!("syncing: {error}")))?;
-        self.synced_sequence.fetch_max(sequence, Ordering::SeqCst);
-        // Only what was written before the sync began: others may write meanwhile.
-        self.synced_end.lock().unwrap_or_else(PoisonError::into_inner).keep(sequence);
+        self.note_synced(sequence);
         Ok(())
     }
 
@@ -325,7 +266,7 @@ impl Disk {
             // Its tables hold records of others, too: they go when those are written anew.
             batch.delete_range_cf(&family, place.key(Offset(0)), place.key(extent.start));
         }
-        self.db.write_opt(batch, &self.synced).map_err(failed)?;
+        self.write_synced(batch).map_err(failed)?;
         // Whole files only, and RocksDB counts the last key of the range as in it. What is left of the last file is
         // never read again, and goes with a later trim.
         let Some(last) = extent.start.0.checked_sub(1) else { return Ok(()) };

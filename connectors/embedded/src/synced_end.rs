@@ -4,8 +4,9 @@
 //! file   two slots, 512 bytes apart, written in turn
 //! slot   number of the last durable record: u64 BE | checksum of that: u32 BE
 //! ```
-//! Written only after the sync that it tells of, so it is never ahead of what is durable. Not synced itself: a crash may
-//! leave an older number, or none, and then less damage is told; a slot that is torn leaves the other one.
+//! Written only after the sync that it tells of, be that of a commit or of everything, so it is never ahead of what is
+//! durable. Not synced itself: a power loss may leave an older number, or none, and then less damage is told; a slot that
+//! is torn leaves the other one.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -5,7 +5,7 @@
 //! and cutting them off would lose them silently. So the files are looked through before RocksDB opens them:
 //! - under `Fsync::Always` one write at most is not synced, the last: a whole one behind a torn one is damage;
 //! - where the folder is marked, as it is while `Fsync::Every` is in force, up to so many records may be cut;
-//! - nothing may be cut up to the end that a sync is known to have made durable, as far as that is kept.
+//! - nothing may be cut up to the end that a sync is known to have made durable, as far as that is kept: under both.
 
 use crate::disk::readable_end;
 use crate::errors::OpenError;

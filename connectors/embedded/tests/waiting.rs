@@ -148,12 +148,15 @@ fn records_that_memory_no_longer_holds_are_read_from_disk_and_none_is_missed_in_
 fn a_log_whose_unsynced_end_is_torn_opens_with_everything_before() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path(), Limits::default());
-    for number in 0..10 {
-        wait(&send(&log, Lane::Data, vec![record(vec![number; 100])])).unwrap();
-    }
+    let append = |number: u8| drop(wait(&send(&log, Lane::Data, vec![record(vec![number; 100])])).unwrap());
+    (0..9).for_each(append);
+    let synced = std::fs::read(dir.path().join("synced")).unwrap();
+    append(9);
     for tear in [cut as fn(Vec<u8>) -> Vec<u8>, garble] {
         let copy = tempfile::tempdir().unwrap();
         copy_torn(dir.path(), copy.path(), tear);
+        assert!(EmbeddedLog::open(copy.path(), Limits::default()).is_err(), "it is known that the last was synced");
+        std::fs::write(copy.path().join("synced"), &synced).unwrap();
         let torn = EmbeddedLog::open(copy.path(), Limits::default()).unwrap();
         let records = read(&torn, Offset(0), ReadLimits { records_max: 100, bytes_max: 100_000 });
         assert_eq!(records.len(), 9, "all but the torn one");

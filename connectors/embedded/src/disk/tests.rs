@@ -1,8 +1,12 @@
 //! The disk by itself.
 
 use super::*;
+use crate::families::Shares;
+use crate::options::Limits;
 use rehome_ports::Remedy;
 use rehome_records::Record;
+use rocksdb::{IteratorMode, WaitForCompactOptions};
+use std::collections::BTreeMap;
 
 #[test]
 fn a_record_whose_bytes_were_altered_is_broken() {
@@ -113,4 +117,42 @@ fn families_that_belong_to_no_topic_are_dropped_at_a_start_and_no_other() {
             .concat();
     expected.sort();
     assert_eq!(left, expected);
+}
+
+/// Bytes of the write-ahead log files that hold something.
+fn log_files(dir: &Path) -> Vec<u64> {
+    let files = tear::log_files(dir).unwrap().into_iter();
+    files.map(|(_, path)| path.metadata().unwrap().len()).filter(|bytes| *bytes > 0).collect()
+}
+
+/// A busy partition and an idle one share log files. If each were flushed by itself, files would pile up until the idle
+/// one is flushed, and end at any length: then no full file is there to be written over, and syncs wait for the file
+/// system's journal.
+#[test]
+fn log_files_end_full_and_do_not_pile_up_however_uneven_the_partitions_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Disk::open(dir.path(), Limits::default().log_file_bytes).unwrap();
+    disk.grow_topic("topic", 4).unwrap();
+    let mut ends = [0; 3];
+    let mut append = |number: u32, records: usize| {
+        let record = Record { value: Some(vec![7; 1 << 10]), ..Record::default() };
+        let frames = Frames::encode(&vec![record; records], 5);
+        let end = &mut ends[number as usize];
+        disk.commit([(&TopicPartition::new("topic", number), Offset(*end), &frames)].into_iter(), true).unwrap();
+        *end += records as u64;
+    };
+    let mut most = 0;
+    for round in 0..160 {
+        append(0, 512);
+        append(1, if round % 2 == 0 { 100 } else { 1 });
+        append(2, 1);
+        // Whatever is being flushed, is: what then lies there does not depend on who was faster.
+        disk.db.wait_for_compact(&WaitForCompactOptions::default()).unwrap();
+        most = most.max(log_files(dir.path()).len());
+    }
+    assert!(most <= 4, "{most} log files: 90 MiB were written, and each holds a tenth of that");
+    let mut sizes = log_files(dir.path());
+    sizes.sort_unstable();
+    // The newest grows still; all others were written to their end.
+    assert!(sizes.iter().skip(1).all(|bytes| *bytes > 8 << 20), "{sizes:?}");
 }

@@ -71,6 +71,13 @@ impl Killed {
         Killed::of((0..RECORDS).map(|number| Record { value: Some(value(number)), ..Record::default() }).collect())
     }
 
+    /// As a power loss may leave it: up to where it was synced was kept, and that is not synced itself.
+    fn torn() -> Killed {
+        let mut killed = Killed::new();
+        killed.others.remove("synced");
+        killed
+    }
+
     fn of(records: Vec<Record>) -> Killed {
         let count = records.len();
         let dir = tempfile::tempdir().unwrap();

@@ -105,3 +105,16 @@ fn a_log_that_is_whole_and_ends_below_the_synced_end_is_refused() {
         damaged(killed.with(&bytes).path(), &format!("byte {at}"));
     }
 }
+
+#[test]
+fn where_every_record_is_synced_before_it_is_acknowledged_damage_of_the_last_is_refused() {
+    let killed = Killed::new();
+    let last = &killed.writes[RECORDS - 1];
+    for at in bytes_of(last) {
+        damaged(killed.with(&flipped(&killed, at)).path(), &format!("byte {at}"));
+    }
+    for length in [last.bytes.start, last.bytes.start + 1, last.bytes.end - 1] {
+        damaged(killed.with(&killed.bytes[..length]).path(), &format!("cut at {length}"));
+    }
+    opens_with(killed.with(&killed.bytes).path(), RECORDS, 0);
+}

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_log_cut_at_any_byte_of_its_last_two_records_opens_with_everything_before() {
-    let killed = Killed::new();
+    let killed = Killed::torn();
     let (from, to) = (killed.writes[RECORDS - 2].bytes.start, killed.writes[RECORDS - 1].bytes.end);
     for length in from..=to {
         let whole = killed.writes.iter().filter(|write| write.bytes.end <= length).count();
@@ -22,7 +22,7 @@ fn a_log_cut_at_any_byte_of_its_last_two_records_opens_with_everything_before() 
 
 #[test]
 fn a_log_with_any_byte_of_its_last_record_altered_opens_with_everything_before() {
-    let killed = Killed::new();
+    let killed = Killed::torn();
     let last = killed.writes[RECORDS - 1].bytes.clone();
     for at in last.clone() {
         let mut bytes = killed.bytes.clone();
@@ -39,7 +39,7 @@ fn a_log_with_any_byte_of_its_last_record_altered_opens_with_everything_before()
 
 #[test]
 fn a_log_with_any_byte_altered_before_its_last_record_is_refused_and_nothing_is_changed() {
-    let killed = Killed::new();
+    let killed = Killed::torn();
     let long = killed.writes[LONG].bytes.clone();
     let short = killed.writes[RECORDS - 2].bytes.clone();
     for at in short.chain(long.step_by(1511)) {
@@ -51,7 +51,7 @@ fn a_log_with_any_byte_altered_before_its_last_record_is_refused_and_nothing_is_
 
 #[test]
 fn a_log_that_acknowledged_before_it_synced_may_be_torn_before_its_last_record() {
-    let killed = Killed::new();
+    let killed = Killed::torn();
     let torn = killed.writes[RECORDS - 3].bytes.clone();
     for at in torn.step_by(9) {
         let mut bytes = killed.bytes.clone();
@@ -129,7 +129,9 @@ fn forged() -> Vec<u8> {
 #[test]
 fn values_that_look_like_parts_of_a_log_are_taken_for_none() {
     let values = [vec![1; 40], forged(), forged()];
-    let killed = Killed::of(values.iter().map(|v| Record { value: Some(v.clone()), ..Record::default() }).collect());
+    let mut killed =
+        Killed::of(values.iter().map(|v| Record { value: Some(v.clone()), ..Record::default() }).collect());
+    killed.others.remove("synced");
     let [_, _, last] = &killed.writes[..] else { panic!("{:?}", killed.writes) };
     // The last write is torn in its middle, as what was not synced may be.
     for at in last.bytes.clone().skip(30).step_by(601) {
@@ -155,7 +157,8 @@ fn damage_is_told_whatever_the_records_behind_it_end_in() {
         let sort = [&[number][..], &crate::disk::FILLING[..]].concat();
         Record { value: Some(vec![number; 200]), ..Record::default() }.with_header("rh-sort", sort)
     };
-    let killed = Killed::of((0..4).map(ending).collect());
+    let mut killed = Killed::of((0..4).map(ending).collect());
+    killed.others.remove("synced");
     for write in &killed.writes[..3] {
         let mut bytes = killed.bytes.clone();
         bytes[write.bytes.start + 60] ^= 1;
