@@ -5,6 +5,7 @@
 //! family every table would span them all, and each compaction would write old records again.
 
 use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options};
+use std::time::Duration;
 
 /// How much may wait or be kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,11 @@ pub struct Limits {
     pub group_records_max: usize,
     /// Bytes that one sync makes durable at most.
     pub group_bytes_max: usize,
+    /// Time that data gathers after a group, while it comes fast. Reason: a sync takes a sixth of a millisecond, so that
+    /// at 20,000 writes/s every few records would get one, and with it a turn of each replica and of the router, and
+    /// their waking up. Gathered, the same two cores took 15 to 30 % more writes, and the slowest of a hundred came
+    /// sooner. A mark never waits.
+    pub gather: Duration,
     /// Bytes of the newest records of all partitions that are kept in memory for tails.
     pub ring_bytes_total: usize,
     /// Bytes of the newest records of one partition that are kept in memory.
@@ -33,6 +39,7 @@ impl Default for Limits {
             queued_bytes_max: 32 << 20,
             group_records_max: 4096,
             group_bytes_max: 1 << 20,
+            gather: Duration::from_micros(700),
             ring_bytes_total: 64 << 20,
             ring_bytes_max: 16 << 20,
             log_file_bytes: WRITE_BUFFERS_BYTES,

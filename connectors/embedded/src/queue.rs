@@ -6,6 +6,10 @@ use crate::partition::Partition;
 use rehome_ports::{AppendDone, Lane, PortError};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Records of a group from which on data comes so fast that the next group gathers for a while.
+const FAST_RECORDS: usize = 8;
 
 /// Records to be appended together, in order.
 pub struct Append {
@@ -28,6 +32,8 @@ pub struct Queue {
 struct Lanes {
     protocol: Waiting,
     data: Waiting,
+    /// Data gathers until then, so that what comes need not be told.
+    gathering_until: Option<Instant>,
     /// Why nothing is taken any more.
     stopped: Option<PortError>,
 }
@@ -52,6 +58,7 @@ impl Queue {
             (append.done)(Err(error));
             return;
         }
+        let is_awaited = lanes.gathering_until.is_none() || append.lane == Lane::Protocol;
         let waiting = match append.lane {
             Lane::Protocol => &mut lanes.protocol,
             Lane::Data => &mut lanes.data,
@@ -69,10 +76,13 @@ impl Queue {
         waiting.bytes += append.frames.bytes();
         waiting.appends.push_back(append);
         drop(lanes);
-        self.filled.notify_one();
+        if is_awaited {
+            self.filled.notify_one();
+        }
     }
 
-    /// Waits for appends and takes the next group, marks first. Nothing once the queue is stopped and empty.
+    /// Waits for appends and takes the next group, marks first. Data that comes fast gathers a little. Nothing once the
+    /// queue is stopped and empty.
     pub fn take(&self) -> Option<Vec<Append>> {
         let mut lanes = self.lock();
         while lanes.protocol.appends.is_empty() && lanes.data.appends.is_empty() {
@@ -81,6 +91,7 @@ impl Queue {
             }
             lanes = self.filled.wait(lanes).unwrap_or_else(PoisonError::into_inner);
         }
+        lanes = self.gather(lanes);
         let mut group = Vec::new();
         let (mut records, mut bytes) = (0, 0);
         let Lanes { protocol, data, .. } = &mut *lanes;
@@ -94,7 +105,22 @@ impl Queue {
                 group.push(append);
             }
         }
+        let gathers = lanes.stopped.is_none() && records >= FAST_RECORDS;
+        lanes.gathering_until = gathers.then(|| Instant::now() + self.limits.gather);
         Some(group)
+    }
+
+    /// Waits while data gathers, unless a mark is there or the queue is stopped.
+    fn gather<'a>(&self, mut lanes: MutexGuard<'a, Lanes>) -> MutexGuard<'a, Lanes> {
+        while let Some(until) = lanes.gathering_until.filter(|_| lanes.protocol.appends.is_empty()) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || lanes.stopped.is_some() {
+                break;
+            }
+            lanes = self.filled.wait_timeout(lanes, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        lanes.gathering_until = None;
+        lanes
     }
 
     /// Takes nothing more; what follows is told that error. What waits can still be taken. The first reason stays.
@@ -105,5 +131,71 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Extent;
+    use rehome_records::{Record, TopicPartition};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn queue(gather: Duration) -> Arc<Queue> {
+        Arc::new(Queue::new(Limits { gather, ..Limits::default() }))
+    }
+
+    fn push(queue: &Queue, lane: Lane, records: usize) {
+        let partition = Arc::new(Partition::new(TopicPartition::new("t", 0), 0, Extent::default()));
+        let record = Record { key: None, value: Some(vec![7]), headers: Vec::new() };
+        let frames = Frames::encode(&vec![record; records], 1);
+        let done: AppendDone = Box::new(|_| {});
+        queue.push(Append { partition, lane, frames, append_time_ms: 1, done });
+    }
+
+    /// Takes the next group on another thread, and tells its lanes once it has it.
+    fn take(queue: &Arc<Queue>) -> mpsc::Receiver<Vec<Lane>> {
+        let (tell, told) = mpsc::channel();
+        let queue = Arc::clone(queue);
+        std::thread::spawn(move || {
+            let group = queue.take().unwrap_or_default();
+            tell.send(group.iter().map(|append| append.lane).collect()).expect("the test listens");
+        });
+        told
+    }
+
+    #[test]
+    fn data_that_comes_fast_gathers_until_a_mark_comes_or_the_end() {
+        let queue = queue(LONG);
+        push(&queue, Lane::Data, FAST_RECORDS);
+        assert_eq!(take(&queue).recv(), Ok(vec![Lane::Data]));
+        push(&queue, Lane::Data, 1);
+        let gathering = take(&queue);
+        push(&queue, Lane::Data, 1);
+        push(&queue, Lane::Protocol, 1);
+        let group = gathering.recv_timeout(Duration::from_secs(30));
+        assert_eq!(group, Ok(vec![Lane::Protocol, Lane::Data, Lane::Data]), "a mark never waits");
+        push(&queue, Lane::Data, FAST_RECORDS);
+        assert_eq!(take(&queue).recv_timeout(Duration::from_secs(30)), Ok(vec![Lane::Data]), "a slow group before it");
+        push(&queue, Lane::Data, 1);
+        let gathering = take(&queue);
+        queue.stop(PortError::broken("the end"));
+        assert_eq!(gathering.recv_timeout(Duration::from_secs(30)), Ok(vec![Lane::Data]));
+    }
+
+    #[test]
+    fn data_gathers_no_longer_than_that() {
+        const SHORT: Duration = Duration::from_millis(50);
+        let queue = queue(SHORT);
+        push(&queue, Lane::Data, FAST_RECORDS);
+        let began = Instant::now();
+        assert_eq!(queue.take().map(|group| group.len()), Some(1));
+        push(&queue, Lane::Data, 1);
+        push(&queue, Lane::Data, 1);
+        assert_eq!(queue.take().map(|group| group.len()), Some(2));
+        assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
     }
 }

@@ -126,6 +126,8 @@ fn table() -> BlockBasedOptions {
 pub fn unlogged() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.disable_wal(true);
+    // The changes of a batch come in key order: each is looked for from where the one before went.
+    options.set_memtable_insert_hint_per_batch(true);
     options
 }
 

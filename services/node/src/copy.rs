@@ -9,8 +9,8 @@ use rehome_shard_core::digest_entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Entries between two moments at which the copier gives way: some milliseconds.
-const ENTRIES_BETWEEN_YIELDS: u64 = 1_000;
+/// Entries between two moments at which the copier gives way: less than one millisecond.
+const ENTRIES_BETWEEN_YIELDS: u64 = 200;
 
 /// What a copier works with.
 #[derive(Clone)]

@@ -24,6 +24,7 @@ use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, MoveId, Selector, Shard
 use rehome_ports::{PortError, Remedy, around};
 use rehome_records::{ControlEvent, Digest, Manifest, SlotState};
 use rehome_shard_core::Pending;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Pause before work that failed is tried again, in milliseconds.
@@ -158,6 +159,23 @@ impl Replica {
         self.hold_jobs(duties.iter().any(is_urgent));
     }
 
+    /// Returns the moves whose replay rests because another one is being cut over here: what they take of a turn would
+    /// lengthen its pause. For a bounded time, and only while they catch up: once they are cut over, others wait for them.
+    pub(crate) fn resting_replays(&self, now_ms: u64) -> BTreeSet<MoveId> {
+        let here = || self.follower.state().open_moves().filter(|one| self.concerns(one));
+        let is_urgent = |one: &Move| {
+            matches!(one.phase, Phase::CuttingOver { .. }) && now_ms.saturating_sub(one.changed_ms) < HOLD_MAX_MS
+        };
+        if !here().any(is_urgent) {
+            return BTreeSet::new();
+        }
+        here().filter(|one| one.phase == Phase::CatchingUp).map(|one| one.id).collect()
+    }
+
+    fn concerns(&self, one: &Move) -> bool {
+        one.keyspace == self.keyspace && (one.source == self.shard || one.destination == self.shard)
+    }
+
     /// What copies read and write would lengthen the pause of a move that is about to switch.
     pub(crate) fn hold_jobs(&mut self, held: bool) {
         if held != self.holds_jobs {
@@ -168,7 +186,6 @@ impl Replica {
 
     fn duties(&self) -> Vec<Duty> {
         let state = self.follower.state();
-        let here = |m: &&Move| m.keyspace == self.keyspace && (m.source == self.shard || m.destination == self.shard);
         let duty = |m: &Move| {
             let side = if m.source == self.shard { Side::Source } else { Side::Destination };
             let attempt = m.attempts.last().and_then(|attempt| state.attempt(*attempt));
@@ -194,7 +211,7 @@ impl Replica {
                 told,
             }
         };
-        state.open_moves().filter(here).map(duty).collect()
+        state.open_moves().filter(|one| self.concerns(one)).map(duty).collect()
     }
 
     fn has_told_ready(&self, attempt: AttemptId, side: Side) -> bool {

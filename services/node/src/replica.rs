@@ -274,7 +274,7 @@ impl Replica {
         let messaged = self.take_messages(now_ms)?;
         let mut pending = Pending::new();
         let live = self.apply_live(&mut pending)?;
-        let replayed = self.replay_all(&mut pending, live.records > 0)?;
+        let replayed = self.replay_all(&mut pending, live.records > 0, now_ms)?;
         let settled = self.with_ground(&mut pending, |core, ground| core.settle(ground))?;
         let mut after = AfterWrite::default();
         if self.has_started(now_ms) {
