@@ -32,8 +32,10 @@ pub struct Queue {
 struct Lanes {
     protocol: Waiting,
     data: Waiting,
-    /// Data gathers until then, so that what comes need not be told.
-    gathering_until: Option<Instant>,
+    /// The next group gathers until then.
+    gather_until: Option<Instant>,
+    /// The committer waits for that, so that it need not be told of more data.
+    gathering: bool,
     /// Why nothing is taken any more.
     stopped: Option<PortError>,
 }
@@ -58,7 +60,7 @@ impl Queue {
             (append.done)(Err(error));
             return;
         }
-        let is_awaited = lanes.gathering_until.is_none() || append.lane == Lane::Protocol;
+        let is_awaited = !lanes.gathering || append.lane == Lane::Protocol;
         let waiting = match append.lane {
             Lane::Protocol => &mut lanes.protocol,
             Lane::Data => &mut lanes.data,
@@ -106,20 +108,22 @@ impl Queue {
             }
         }
         let gathers = lanes.stopped.is_none() && records >= FAST_RECORDS;
-        lanes.gathering_until = gathers.then(|| Instant::now() + self.limits.gather);
+        lanes.gather_until = gathers.then(|| Instant::now() + self.limits.gather);
         Some(group)
     }
 
     /// Waits while data gathers, unless a mark is there or the queue is stopped.
     fn gather<'a>(&self, mut lanes: MutexGuard<'a, Lanes>) -> MutexGuard<'a, Lanes> {
-        while let Some(until) = lanes.gathering_until.filter(|_| lanes.protocol.appends.is_empty()) {
+        let Some(until) = lanes.gather_until.take() else { return lanes };
+        lanes.gathering = true;
+        while lanes.protocol.appends.is_empty() && lanes.stopped.is_none() {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || lanes.stopped.is_some() {
+            if left.is_zero() {
                 break;
             }
             lanes = self.filled.wait_timeout(lanes, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        lanes.gathering_until = None;
+        lanes.gathering = false;
         lanes
     }
 
@@ -184,6 +188,20 @@ mod tests {
         let gathering = take(&queue);
         queue.stop(PortError::broken("the end"));
         assert_eq!(gathering.recv_timeout(Duration::from_secs(30)), Ok(vec![Lane::Data]));
+    }
+
+    #[test]
+    fn the_first_record_after_a_fast_group_is_not_missed() {
+        let queue = queue(Duration::from_micros(100));
+        // Often enough that the take waits before the record comes, and the other way round.
+        for _ in 0..200 {
+            push(&queue, Lane::Data, FAST_RECORDS);
+            assert_eq!(queue.take().map(|group| group.len()), Some(1));
+            let waiting = take(&queue);
+            std::thread::yield_now();
+            push(&queue, Lane::Data, 1);
+            assert_eq!(waiting.recv_timeout(Duration::from_secs(30)), Ok(vec![Lane::Data]));
+        }
     }
 
     #[test]
