@@ -58,7 +58,7 @@ lane_integration() {
     for file in tests/integration/tests/*.rs; do
         file="$(basename "$file" .rs)"
         case "$file" in
-        apart | cutovers) ;;
+        apart | cutovers | foreign) ;;
         *) tests+=(--test "$file") ;;
         esac
     done
@@ -69,7 +69,9 @@ lane_broker() {
     cargo_test -p rehome-kafka
     REHOME_BIN="$(scripts/build.sh dev)"
     export REHOME_BIN
-    cargo_test -p rehome-integration --test apart
+    REHOME_PYTHON="$(scripts/python.sh)"
+    export REHOME_PYTHON
+    cargo_test -p rehome-integration --test apart --test foreign
 }
 lane_cutovers() {
     REHOME_BIN="$(scripts/build.sh dev)"

@@ -28,6 +28,7 @@ pub enum Kind {
     Operation = 3,
     Batch = 4,
     LogRecord = 5,
+    InboxProgress = 6,
     Row = 16,
     Request = 17,
     SourcePosition = 18,
@@ -37,6 +38,7 @@ pub enum Kind {
     Outbound = 22,
     Inbound = 23,
     Times = 24,
+    Rejected = 26,
     Manifest = 32,
 }
 

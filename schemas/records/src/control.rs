@@ -14,6 +14,21 @@ pub fn data_topic(name: &str, keyspace: KeyspaceId) -> String {
     format!("rehome.{name}-{keyspace}.data")
 }
 
+/// Returns the name of the topic into which producers that know no routes write, if the keyspace has one.
+pub fn inbox_topic(name: &str, keyspace: KeyspaceId) -> String {
+    format!("rehome.{name}-{keyspace}.inbox")
+}
+
+/// Returns the name of the topic in which forwarders say how far they have come.
+pub fn inbox_progress_topic(name: &str, keyspace: KeyspaceId) -> String {
+    format!("rehome.{name}-{keyspace}.inbox-progress")
+}
+
+/// Returns the name of the topic that holds what could not be applied.
+pub fn rejects_topic(name: &str, keyspace: KeyspaceId) -> String {
+    format!("rehome.{name}-{keyspace}.rejects")
+}
+
 /// One record of the control log.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ControlRecord {
@@ -127,6 +142,11 @@ pub enum ControlEvent {
     /// The log has forgotten the partitions of a dropped keyspace: nothing of it is left anywhere.
     TopicRemoved {
         keyspace: KeyspaceId,
+    },
+    /// The keyspace has an inbox topic with so many partitions, for good.
+    InboxOpened {
+        keyspace: KeyspaceId,
+        partitions: u32,
     },
 }
 

@@ -4,17 +4,19 @@
 //! 01 name                          about the whole store: identity, applied position, times
 //! 02 start of region               slot state of a region of keys
 //! 03 move: u64, part: u8           what a replica keeps for a move
+//! 04 offset: u64                   record of the partition that could not be applied, until it is exported
 //! 10 placed key, sort key          row
 //! 11 placed key, request id        request id
 //! 12 placed key, name of source    highest position of an ordered source
 //! ```
 //! A placed key is never the prefix of another, so what follows it needs no length.
 
-use rehome_keyspace::{KeyRange, MoveId, PlacedKey, RequestId, Selector};
+use rehome_keyspace::{KeyRange, MoveId, Offset, PlacedKey, RequestId, Selector};
 
 pub const KIND_META: u8 = 0x01;
 pub const KIND_STATE: u8 = 0x02;
 pub const KIND_MOVE: u8 = 0x03;
+pub const KIND_REJECT: u8 = 0x04;
 pub const KIND_ROW: u8 = 0x10;
 pub const KIND_REQUEST: u8 = 0x11;
 pub const KIND_SOURCE: u8 = 0x12;
@@ -45,6 +47,16 @@ pub fn outbound(move_id: MoveId) -> Vec<u8> {
 
 pub fn inbound(move_id: MoveId) -> Vec<u8> {
     join(KIND_MOVE, &move_id.0.to_be_bytes(), b"i")
+}
+
+pub fn reject(offset: Offset) -> Vec<u8> {
+    join(KIND_REJECT, &offset.0.to_be_bytes(), &[])
+}
+
+/// Returns the offset of a rejected record, from its key.
+pub fn reject_offset(key: &[u8]) -> Option<Offset> {
+    let (kind, offset) = key.split_first()?;
+    Some(Offset(u64::from_be_bytes(offset.try_into().ok()?))).filter(|_| *kind == KIND_REJECT)
 }
 
 pub fn row(placed: &PlacedKey, sort_key: &[u8]) -> Vec<u8> {

@@ -8,6 +8,8 @@
 mod control;
 #[path = "golden_formats/data.rs"]
 mod data;
+#[path = "golden_formats/foreign.rs"]
+mod foreign;
 #[path = "golden_formats/store.rs"]
 mod store;
 
@@ -70,7 +72,8 @@ impl Sample {
 
 /// Returns every sample; blesses the new ones first when asked to.
 fn samples() -> Vec<Sample> {
-    let samples: Vec<Sample> = [control::samples(), data::samples(), store::samples()].into_iter().flatten().collect();
+    let samples: Vec<Sample> =
+        [control::samples(), data::samples(), foreign::samples(), store::samples()].into_iter().flatten().collect();
     static BLESSED: Once = Once::new();
     if std::env::var_os("REHOME_BLESS").is_some() {
         BLESSED.call_once(|| samples.iter().for_each(Sample::bless));

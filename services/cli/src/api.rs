@@ -4,7 +4,7 @@
 //! - [`admission`]: how much of requests and answers is held at once; [`ending`]: how the API ends.
 //! - [`codes`]: every code that can be told, one line each; [`errors`]: refusals.
 //! - [`rows`], [`list`], [`scan`], [`import`], [`keyspaces`], [`jobs`], [`explain`], [`health`], [`metrics`]: what
-//!   routes do; [`parse`] and [`shapes`]: from texts to what the cores know, and back.
+//!   routes do, [`rejects`] and [`verdicts`] for foreign producers; [`parse`] and [`shapes`]: from texts to what the cores know, and back.
 
 mod admission;
 mod codes;
@@ -20,10 +20,12 @@ mod metrics;
 mod openapi;
 mod parse;
 mod plan;
+mod rejects;
 mod rows;
 mod scan;
 mod shapes;
 mod table;
+mod verdicts;
 
 pub use ending::Stage;
 

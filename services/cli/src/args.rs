@@ -6,8 +6,8 @@ mod server;
 pub use kafka::KafkaArgs;
 
 use crate::commands::{
-    bench, delete, demo, explain, export, get, import, job, keyspace, put, reshard, scan, serve, status, stop, up,
-    wait, watch,
+    bench, delete, demo, explain, export, get, import, job, keyspace, put, rejects, reshard, scan, serve, status, stop,
+    up, wait, watch,
 };
 use crate::exit::EXIT_CODES;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -57,6 +57,7 @@ pub enum Command {
     Resume(job::ResumeArgs),
     Cancel(job::CancelArgs),
     Complete(job::CompleteArgs),
+    Rejects(rejects::Args),
     #[cfg(feature = "failpoints")]
     #[command(hide = true)]
     FailPoints(crate::commands::fail_points::Args),
@@ -105,6 +106,7 @@ impl Command {
             Command::Resume(args) => args.remote.json,
             Command::Cancel(args) => args.remote.json,
             Command::Complete(args) => args.remote.json,
+            Command::Rejects(args) => args.command.remote().json,
             #[cfg(feature = "failpoints")]
             Command::FailPoints(_) => false,
         }

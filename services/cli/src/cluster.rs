@@ -38,7 +38,7 @@ use rehome_ports::{BeforeFlush, Log, PortError, ReplicaProgress, Signal, Store};
 use rehome_records::ControlEvent;
 use rehome_records::control::CONTROL_TOPIC;
 use rehome_rocks::RocksNode;
-use rehome_router::{RouterHandle, RouterLimits};
+use rehome_router::{RouterHandle, RouterLimits, Verdicts};
 use rehome_rpc::Peers;
 use roles::Starting;
 use std::collections::BTreeMap;
@@ -112,6 +112,7 @@ pub struct Cluster {
     _peers: Option<Arc<Peers>>,
     progress: SharedProgress,
     rates: Arc<Mutex<Rates>>,
+    verdicts: Verdicts,
     clock: Clock,
     dir: PathBuf,
 }
@@ -176,6 +177,7 @@ impl Cluster {
             clock,
             progress: SharedProgress::default(),
             rates: Arc::new(Mutex::new(Rates::default())),
+            verdicts: Verdicts::default(),
             dir: parts.dir.to_path_buf(),
         };
         let started = starting.start(parts.roles, parts.hooks, parts.before_flush, parts.wire)?;
@@ -189,6 +191,7 @@ impl Cluster {
             _peers: started.peers,
             progress: starting.progress,
             rates: starting.rates,
+            verdicts: starting.verdicts,
             clock,
             dir: starting.dir,
         })
@@ -225,6 +228,11 @@ impl Cluster {
     /// Returns what was measured lately.
     pub fn rates(&self) -> Rates {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the newest verdicts of each shard, where the process has a router.
+    pub fn verdicts(&self) -> &Verdicts {
+        &self.verdicts
     }
 
     /// Returns how many bytes the folder's disk has left for this process.

@@ -14,6 +14,7 @@ pub mod job;
 pub mod keyspace;
 pub mod progress;
 pub mod put;
+pub mod rejects;
 pub mod reshard;
 pub mod scan;
 pub mod serve;
@@ -56,6 +57,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Resume(args) => job::resume(&args),
         Command::Cancel(args) => job::cancel(&args),
         Command::Complete(args) => job::complete(&args),
+        Command::Rejects(args) => rejects::run(&args.command),
         #[cfg(feature = "failpoints")]
         Command::FailPoints(_) => fail_points::run(),
     }

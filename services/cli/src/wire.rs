@@ -3,11 +3,13 @@
 //! Keys and values are strings: UTF-8 as they stand, or base64 where `"encoding": "base64"` says so, for the whole
 //! object. Answers use base64 only for rows that are not UTF-8.
 
+mod foreign;
 mod health;
 mod jobs;
 mod keyspaces;
 mod rows;
 
+pub use foreign::*;
 pub use health::*;
 pub use jobs::*;
 pub use keyspaces::*;

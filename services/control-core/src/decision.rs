@@ -23,6 +23,7 @@ pub enum Accepted {
     RemovalRecorded(KeyspaceId),
     /// The log has forgotten the partitions of a dropped keyspace.
     TopicRemovalRecorded(KeyspaceId),
+    InboxOpened(KeyspaceId),
     /// With the moves in the order in which they were asked for.
     JobSubmitted(JobId, Vec<MoveId>),
     MoveStarted(MoveId),

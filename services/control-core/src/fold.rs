@@ -1,6 +1,6 @@
 //! Adds one control record to the state.
 //!
-//! - [`keyspaces`]: nodes and keyspaces; [`drops`]: how keyspaces end.
+//! - [`keyspaces`]: nodes and keyspaces; [`drops`]: how keyspaces end; [`inboxes`]: their inbox topics.
 //! - [`jobs`]: submission, cancellation, completion.
 //! - [`copies`]: everything before a cutover, and clean-up after the end.
 //! - [`cutovers`]: attempts and their outcomes.
@@ -9,6 +9,7 @@
 mod copies;
 mod cutovers;
 mod drops;
+mod inboxes;
 mod jobs;
 mod keyspaces;
 mod pauses;
@@ -99,6 +100,7 @@ impl ControlState {
             ControlEvent::KeyspaceDropped { keyspace } => self.drop_keyspace(keyspace, at),
             ControlEvent::KeyspaceRemoved { keyspace, node } => self.record_removal(keyspace, node),
             ControlEvent::TopicRemoved { keyspace } => self.record_topic_removal(keyspace),
+            ControlEvent::InboxOpened { keyspace, partitions } => self.open_inbox(keyspace, partitions),
         }
     }
 
@@ -182,7 +184,8 @@ fn is_remembered(event: &ControlEvent) -> bool {
         | ControlEvent::CleanupDone { .. }
         | ControlEvent::MoveFailed { .. }
         | ControlEvent::KeyspaceRemoved { .. }
-        | ControlEvent::TopicRemoved { .. } => false,
+        | ControlEvent::TopicRemoved { .. }
+        | ControlEvent::InboxOpened { .. } => false,
     }
 }
 

@@ -2,12 +2,15 @@
 
 use crate::fold::At;
 use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, NodeId, Offset, Placement, Selector, ShardId, SlotId};
-use rehome_records::control::data_topic;
+use rehome_records::control::{data_topic, inbox_progress_topic, inbox_topic, rejects_topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most shards that a keyspace may ever have. Reason: each is a partition and a store on some node.
 pub const SHARDS_MAX: u32 = 4096;
+
+/// Most partitions of an inbox. Reason: each is read by one process, which keeps a window of its records.
+pub const INBOX_PARTITIONS_MAX: u32 = 256;
 
 /// A process that hosts replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub struct Keyspace {
     pub routes_changed: Offset,
     /// The log's time of that change, in milliseconds since 1970; it never falls.
     pub routes_changed_ms: u64,
+    /// Partitions of its inbox topic; 0: it has none.
+    pub inbox_partitions: u32,
 }
 
 /// A keyspace that was dropped, as it was then.
@@ -75,6 +80,25 @@ impl Keyspace {
     /// Returns the name of the topic that holds its writes and marks.
     pub fn data_topic(&self) -> String {
         data_topic(&self.name, self.id)
+    }
+
+    /// Returns the name of the topic that producers without routes write to; it is there if the keyspace has an inbox.
+    pub fn inbox_topic(&self) -> String {
+        inbox_topic(&self.name, self.id)
+    }
+
+    pub fn inbox_progress_topic(&self) -> String {
+        inbox_progress_topic(&self.name, self.id)
+    }
+
+    /// Returns the name of the topic of what could not be applied; it is there once something could not.
+    pub fn rejects_topic(&self) -> String {
+        rejects_topic(&self.name, self.id)
+    }
+
+    /// Returns every topic that the keyspace may have.
+    pub fn topics(&self) -> Vec<String> {
+        vec![self.data_topic(), self.inbox_topic(), self.inbox_progress_topic(), self.rejects_topic()]
     }
 
     /// Returns owner and epoch of a slot; nothing when the placement has no such slot.

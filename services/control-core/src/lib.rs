@@ -23,7 +23,7 @@ mod tests;
 pub use attempt::{Attempt, ReadyFacts};
 pub use decision::{Accepted, Decision};
 pub use job::{Job, JobState};
-pub use keyspace::{Dropped, Keyspace, Node, Route, SHARDS_MAX, first_slot};
+pub use keyspace::{Dropped, INBOX_PARTITIONS_MAX, Keyspace, Node, Route, SHARDS_MAX, first_slot};
 pub use moves::{COPIES_MAX, Ending, Move, Phase, SnapshotFacts, StoryLine};
 pub use refusal::Refusal;
 pub use state::ControlState;

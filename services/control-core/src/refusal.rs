@@ -1,6 +1,6 @@
 //! Why the fold refused a record. Texts are for operators: what is wrong, and the next command to run.
 
-use crate::keyspace::SHARDS_MAX;
+use crate::keyspace::{INBOX_PARTITIONS_MAX, SHARDS_MAX};
 use rehome_keyspace::{AttemptId, JobId, KeyspaceId, MoveId, NodeId, Offset, ShardId, SlotId};
 use thiserror::Error;
 
@@ -24,6 +24,12 @@ pub enum Refusal {
     PlacementInvalid { reason: String },
     #[error("{shards} shards cannot be: 1 to {} are possible here; choose another `--shards`", .slots.min(&SHARDS_MAX))]
     ShardCountInvalid { shards: u32, slots: u32 },
+    #[error(
+        "an inbox with {partitions} partitions cannot be: 1 to {INBOX_PARTITIONS_MAX} are possible; run `rehome keyspace create --help`"
+    )]
+    InboxPartitionsInvalid { partitions: u32 },
+    #[error("keyspace `{name}` has an inbox with {partitions} partitions, for good; run `rehome keyspace show {name}`")]
+    InboxFixed { name: String, partitions: u32 },
     #[error("there is no keyspace {keyspace}; run `rehome keyspace list`")]
     KeyspaceUnknown { keyspace: KeyspaceId },
     #[error("keyspace {keyspace} was not dropped; run `rehome keyspace list`")]
@@ -117,6 +123,8 @@ impl Refusal {
             Refusal::NameTaken { .. } => "name-taken",
             Refusal::PlacementInvalid { .. } => "placement-invalid",
             Refusal::ShardCountInvalid { .. } => "shard-count-invalid",
+            Refusal::InboxPartitionsInvalid { .. } => "inbox-partitions-invalid",
+            Refusal::InboxFixed { .. } => "inbox-fixed",
             Refusal::KeyspaceUnknown { .. } => "keyspace-unknown",
             Refusal::KeyspaceNotDropped { .. } => "keyspace-not-dropped",
             Refusal::KeyspaceKept { .. } => "keyspace-kept",

@@ -3,6 +3,7 @@
 mod cutovers;
 mod drops;
 mod endings;
+mod inboxes;
 mod pauses;
 mod phases;
 mod random;

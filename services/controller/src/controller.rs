@@ -133,13 +133,15 @@ impl Controller {
                     Err(error) => self.step_ended(step, &Err(error), now_ms),
                 }
             }
-            ControllerEffect::RemoveTopic { keyspace, topic } => match self.parts.log.remove_topic(&topic) {
-                Ok(()) => {
-                    self.observed.note_topic_removed(keyspace);
-                    self.memory.forget(step);
+            ControllerEffect::RemoveTopics { keyspace, topics } => {
+                match topics.iter().try_for_each(|topic| self.parts.log.remove_topic(topic)) {
+                    Ok(()) => {
+                        self.observed.note_topic_removed(keyspace);
+                        self.memory.forget(step);
+                    }
+                    Err(error) => self.step_ended(step, &Err(error), now_ms),
                 }
-                Err(error) => self.step_ended(step, &Err(error), now_ms),
-            },
+            }
             ControllerEffect::ProposeTopicRemoved { keyspace } => {
                 self.propose(step, ControlEvent::TopicRemoved { keyspace });
             }

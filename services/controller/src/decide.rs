@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! keyspace      data topic has fewer partitions than shards       -> EnsurePartitions
-//! dropped       no node has anything left                         -> RemoveTopic, then ProposeTopicRemoved
+//! dropped       no node has anything left                         -> RemoveTopics, then ProposeTopicRemoved
 //! planned       fewer moves of the job run than may               -> StartMove
 //! catching-up   fresh reports, predicted pause small enough       -> StartCutover; too many aborted -> FailMove
 //!               nothing of either while the job is paused
@@ -83,7 +83,7 @@ fn remove_topics(state: &ControlState, observed: &Observed, effects: &mut Vec<Co
         let keyspace = dropped.keyspace.id;
         match observed.is_topic_removed(keyspace) {
             true => ControllerEffect::ProposeTopicRemoved { keyspace },
-            false => ControllerEffect::RemoveTopic { keyspace, topic: dropped.keyspace.data_topic() },
+            false => ControllerEffect::RemoveTopics { keyspace, topics: dropped.keyspace.topics() },
         }
     }));
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 pub enum ControllerEffect {
     /// Give the data topic as many partitions as the keyspace has shards.
     EnsurePartitions { keyspace: KeyspaceId, topic: String, count: u32 },
-    /// Remove the data topic of a dropped keyspace, of which no node has anything left.
-    RemoveTopic { keyspace: KeyspaceId, topic: String },
-    /// Say that it is gone, so that no later controller asks for it again.
+    /// Remove the topics of a dropped keyspace, of which no node has anything left.
+    RemoveTopics { keyspace: KeyspaceId, topics: Vec<String> },
+    /// Say that they are gone, so that no later controller asks for it again.
     ProposeTopicRemoved { keyspace: KeyspaceId },
     /// planned -> copying.
     StartMove { move_id: MoveId },
@@ -40,7 +40,7 @@ pub enum ControllerEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     Partitions(KeyspaceId),
-    RemoveTopic(KeyspaceId),
+    RemoveTopics(KeyspaceId),
     TopicRemoved(KeyspaceId),
     Start(MoveId),
     Cutover(MoveId),
@@ -75,7 +75,7 @@ macro_rules! kinds {
 
 kinds! {
     EnsurePartitions => "ensure-partitions",
-    RemoveTopic => "remove-topic",
+    RemoveTopics => "remove-topic",
     ProposeTopicRemoved => "propose-topic-removed",
     StartMove => "start-move",
     StartCutover => "start-cutover",
@@ -90,7 +90,7 @@ impl ControllerEffect {
     pub fn step(&self) -> Step {
         match self {
             ControllerEffect::EnsurePartitions { keyspace, .. } => Step::Partitions(*keyspace),
-            ControllerEffect::RemoveTopic { keyspace, .. } => Step::RemoveTopic(*keyspace),
+            ControllerEffect::RemoveTopics { keyspace, .. } => Step::RemoveTopics(*keyspace),
             ControllerEffect::ProposeTopicRemoved { keyspace } => Step::TopicRemoved(*keyspace),
             ControllerEffect::StartMove { move_id } => Step::Start(*move_id),
             ControllerEffect::StartCutover { move_id, .. } => Step::Cutover(*move_id),

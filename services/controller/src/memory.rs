@@ -173,7 +173,7 @@ impl Memory {
         let superseded = self.superseded_horizons();
         let is_over = |step: &Step| match step {
             Step::Partitions(_) => false,
-            Step::RemoveTopic(id) | Step::TopicRemoved(id) => {
+            Step::RemoveTopics(id) | Step::TopicRemoved(id) => {
                 state.dropped_keyspace(*id).is_some_and(|dropped| dropped.topic_removed)
             }
             Step::Open(id) | Step::Fence(id) | Step::Abort(id) => !under_way.contains(id),

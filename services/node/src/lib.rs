@@ -5,6 +5,7 @@
 //! - [`live`]: the live tail of the replica's own partition.
 //! - [`moves`]: what the replica owes to each move, by its phase and side.
 //! - [`replay`]: following the source's partition for a move on its way in.
+//! - [`rejects`]: from what a shard keeps of records that it could not apply into the topic of rejects.
 //! - [`proposals`]: control records that the replica has appended and waits to see folded.
 //! - [`reads`]: reads at their levels of freshness.
 //! - [`scan`]: the part of a scatter read that this shard owns.
@@ -26,6 +27,7 @@ mod node;
 mod proposals;
 mod reads;
 mod rebuild;
+mod rejects;
 mod replay;
 mod replica;
 mod scan;

@@ -121,7 +121,12 @@ impl Replica {
             let view = crate::replica::StoreView(&*self.config.store);
             let mut ground = rehome_shard_core::Ground { view: &view, attempts: self.follower.state(), pending };
             match self.core.apply(logged, &mut ground) {
-                Ok(result) => verdicts.extend(result.verdict.map(|verdict| (offset, verdict))),
+                Ok(result) => {
+                    if result.rejected {
+                        self.rejects.kept();
+                    }
+                    verdicts.extend(result.verdict.map(|verdict| (offset, verdict)));
+                }
                 Err(Stop::Wait(wait)) => {
                     if let WaitFor::Control(cited) = wait {
                         self.wait_for_citation(Citation { replay_of: None, mark: offset, cited });

@@ -15,6 +15,7 @@ use crate::moves::{AfterWrite, Running};
 use crate::proposals::{Proposals, Topic};
 use crate::reads::Reads;
 use crate::rebuild::Rebuild;
+use crate::rejects::{Rejects, RejectsMessage};
 use crate::replay::Replay;
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
@@ -65,6 +66,7 @@ pub(crate) enum Message {
     /// End of some partition, for the lag in progress reports.
     KnownEnd(ShardId, Result<Offset, PortError>),
     Job(MoveId, crate::moves::JobDone),
+    Rejects(RejectsMessage),
     /// Make everything applied so far durable, then tell.
     Flush(Box<dyn FnOnce(Result<(), PortError>) + Send>),
 }
@@ -92,6 +94,7 @@ pub struct Replica {
     /// Marks that wait for the control record they cite, by the replay that met them.
     pub(crate) citations: BTreeMap<Option<MoveId>, Citation>,
     pub(crate) known_ends: BTreeMap<ShardId, Offset>,
+    pub(crate) rejects: Rejects,
     pub(crate) reported_ms: u64,
     /// Jobs of this node rest for this replica.
     pub(crate) holds_jobs: bool,
@@ -162,6 +165,7 @@ impl Replica {
             copier,
             citations: BTreeMap::new(),
             known_ends: BTreeMap::new(),
+            rejects: Rejects::open(&*config.store)?,
             reported_ms: 0,
             holds_jobs: false,
             is_made,
@@ -233,6 +237,7 @@ impl Replica {
             Message::KnownEnd(_, Err(_)) => {}
             Message::CitedEnd(citation, end) => self.cited_end(citation, end),
             Message::Job(move_id, done) => self.job_done(move_id, done, now_ms),
+            Message::Rejects(told) => self.rejects.told(told, now_ms),
             Message::Flush(done) => done(self.config.store.flush()),
         }
         Ok(())
@@ -287,8 +292,9 @@ impl Replica {
         }
         let acted = self.act(after, now_ms)?;
         let answered = self.answer_reads(now_ms)?;
+        let exported = self.export_rejects(now_ms);
         self.report(now_ms);
-        Ok(folded || messaged || live.progressed || replayed || settled || wrote || acted || answered)
+        Ok(folded || messaged || live.progressed || replayed || settled || wrote || acted || answered || exported)
     }
 
     /// Lets the core judge on the store, the fold and what is gathered so far.
@@ -417,6 +423,7 @@ impl Role for Replica {
                     Some(next_report),
                     self.retry_at_ms(now_ms),
                     self.opening.wake_at_ms(),
+                    self.rejects.wake_at_ms(),
                 ];
                 Turn { progressed, wake_at_ms: wakes.into_iter().flatten().min() }
             }

@@ -72,6 +72,12 @@ impl Refused {
         Refused { remedy: Remedy::NotApplied, code, message: message.into(), retry_after_ms: None }
     }
 
+    /// Tells whether the write breaks a limit, so that it never helps to ask the same again.
+    pub fn never_fits(&self) -> bool {
+        let limits = ["empty_key", "key_too_large", "value_too_large", "bad_source", "empty_batch", "batch_too_large"];
+        limits.contains(&self.code)
+    }
+
     pub(crate) fn unknown(code: &'static str, message: impl Into<String>) -> Refused {
         Refused { remedy: Remedy::Unknown, ..Refused::not_applied(code, message) }
     }

@@ -16,11 +16,14 @@
 //! - [`counters`]: what the router has done so far; [`pauses`]: how long it held clients up.
 //! - [`handle`]: how everybody else reaches a router.
 //! - [`router`]: the shell: the core over the ports.
+//! - [`verdicts`]: the newest verdicts of each shard, for producers that ask by position.
+//! - [`forwarder`]: plain records from inboxes, written by a router.
 
 mod answers;
 pub mod ask;
 pub mod core;
 pub mod counters;
+pub mod forwarder;
 pub mod handle;
 mod lane;
 pub mod limits;
@@ -34,6 +37,7 @@ mod scans;
 mod sending;
 mod source_order;
 mod timers;
+pub mod verdicts;
 mod writes;
 
 pub use ask::{
@@ -42,9 +46,11 @@ pub use ask::{
 };
 pub use core::{AppendId, AskId, Effect, EffectKind, Input, ReadTry, RouterCore};
 pub use counters::Counters;
+pub use forwarder::Forwarder;
 pub use handle::{RouterHandle, RouterMessage};
 pub use limits::RouterLimits;
 pub use pauses::Pauses;
 pub use rehome_control_core::Route;
 pub use router::{EffectHook, RequestIds, Router};
 pub use routes::Routes;
+pub use verdicts::{Told, Verdicts};

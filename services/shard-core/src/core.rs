@@ -5,6 +5,7 @@ use crate::judge::Judge;
 use crate::marks::{self, MarkApplied, MarkEffect, MarkKind};
 use crate::pending::Pending;
 use crate::regions;
+use crate::rejects;
 use crate::rows::{Accepted, Reading};
 use crate::stop::Stop;
 use crate::times::Times;
@@ -35,6 +36,8 @@ pub struct Applied {
     /// The answer to a write, or to what cannot be read.
     pub verdict: Option<Verdict>,
     pub mark: Option<MarkApplied>,
+    /// It is kept as a reject: nobody will send it again.
+    pub rejected: bool,
 }
 
 /// An entry of a move that is put into the store by the next [`ShardCore::seal`] if it changed.
@@ -165,12 +168,22 @@ impl ShardCore {
             return Ok(Applied::default());
         }
         let done = match DataRecord::read(&logged.record) {
-            Err(invalid) => Applied { verdict: Some(Verdict::Invalid { reason: invalid.0 }), mark: None },
+            Err(invalid) => {
+                rejects::keep(logged, &invalid.0, ground.pending);
+                let verdict = Some(Verdict::Invalid { reason: invalid.0 });
+                Applied { verdict, rejected: true, ..Applied::default() }
+            }
             Ok(DataRecord::Write(write)) => {
-                Applied { verdict: Some(self.apply_write(write, logged.offset, ground)?), mark: None }
+                let is_named = write.request.is_some() || write.source.is_some();
+                let verdict = self.apply_write(write, logged.offset, ground)?;
+                let rejected = verdict == Verdict::StaleRoute && !is_named;
+                if rejected {
+                    rejects::keep(logged, rejects::STALE, ground.pending);
+                }
+                Applied { verdict: Some(verdict), rejected, ..Applied::default() }
             }
             Ok(DataRecord::Mark(mark)) => {
-                Applied { verdict: None, mark: Some(self.apply_mark(&mark, logged.offset, ground)?) }
+                Applied { mark: Some(self.apply_mark(&mark, logged.offset, ground)?), ..Applied::default() }
             }
         };
         let time_ms = self.applied.map_or(0, |applied| applied.time_ms).max(logged.append_time_ms);

@@ -7,6 +7,7 @@
 //! - [`judge`]: the accept rule itself: state and record in, state out.
 //! - [`marks`]: whether a mark matches the control record it cites, and what it does to the regions it covers.
 //! - [`rows`]: what an accepted write changes: rows, request ids, source positions, and the digest of them.
+//! - [`rejects`]: records that are kept because they could not be applied.
 //! - [`horizon`]: what a `Horizon` forgets.
 //! - [`times`]: which records are older than request ids are kept.
 //! - [`core`]: one replica's core: the live tail.
@@ -30,6 +31,7 @@ mod marks;
 mod moves;
 mod pending;
 mod regions;
+mod rejects;
 mod replay;
 mod rows;
 mod stop;

@@ -27,6 +27,8 @@ pub struct Apart {
     broker: Broker,
     dir: TempDir,
     processes: BTreeMap<String, Process>,
+    /// Where the API of each answers.
+    servers: BTreeMap<String, String>,
     clients: Vec<Client>,
     endpoint: Endpoint,
     load: Option<Load>,
@@ -39,6 +41,7 @@ impl Apart {
             broker: Broker::start()?,
             dir: tempfile::tempdir()?,
             processes: BTreeMap::new(),
+            servers: BTreeMap::new(),
             clients: (0..CLIENTS).map(|number| Client::new(number, seed)).collect(),
             endpoint: Endpoint::default(),
             load: None,
@@ -51,11 +54,26 @@ impl Apart {
         let flags = ["--roles", roles, "--kafka-brokers", &address, "--replication-factor", "1"];
         let process = Process::serve(&binaries::plain(), &self.dir.path().join(name), &flags)?;
         let server = process.address()?.with_context(|| format!("{name} has ended"))?;
+        self.servers.insert(name.to_owned(), server.clone());
         if roles.contains("router") {
             self.endpoint.set(Some(server));
         }
         self.processes.insert(name.to_owned(), process);
         Ok(())
+    }
+
+    /// Returns where the API of that process answers.
+    pub fn server_of(&self, name: &str) -> anyhow::Result<&str> {
+        self.servers.get(name).map(String::as_str).with_context(|| format!("{name} was never started"))
+    }
+
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Ends every process as its operator would.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        std::mem::take(&mut self.processes).into_values().try_for_each(Process::stop)
     }
 
     /// Ends it with SIGKILL.

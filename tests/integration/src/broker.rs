@@ -26,6 +26,9 @@ impl Broker {
         let port = free.local_addr()?.port();
         drop(free);
         let image = Kafka::default().with_jvm_image().with_tag(TAG);
+        // There is one broker for what transactions of producers need.
+        let image = image.with_env_var("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1");
+        let image = image.with_env_var("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1");
         let image = image.with_mapped_port(port, KAFKA_PORT).with_startup_timeout(START_MAX);
         let container = image.start().context("Docker does not start the broker; run scripts/kafka.sh")?;
         Ok(Broker { _container: container, port })

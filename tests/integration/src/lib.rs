@@ -8,6 +8,7 @@
 //! - [`small_disk`]: a file system that a test can fill.
 //! - [`metrics`]: what the process tells about itself, as Prometheus reads it.
 //! - [`medium`]: where folders lie; [`memory`]: what clients were answered.
+//! - [`others`]: Kafka clients of others, kcat and Python.
 //! - [`apart`]: several processes over a [`broker`], with their clients.
 //! - [`bench`]: a folder with its clients, through several lives of the process.
 //! - [`folder`]: a folder that no process holds: its logs, its stores, the three-way comparison.
@@ -28,6 +29,7 @@ pub mod load;
 pub mod medium;
 pub mod memory;
 pub mod metrics;
+pub mod others;
 pub mod pairs;
 pub mod pipe;
 pub mod process;

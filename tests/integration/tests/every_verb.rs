@@ -130,7 +130,7 @@ fn export_and_drop(typed: &mut Typed, dir: &Path) -> anyhow::Result<()> {
     ensure!(scan(typed)?["rows"].as_array().is_some_and(|rows| rows.len() == 1), "a dry run drops nothing");
     typed.run("keyspace drop other --yes")?;
     ensure!(scan(typed).is_err(), "a keyspace that was dropped is found");
-    typed.run("keyspace create other --shards 3")?;
+    typed.run("keyspace create other --shards 3 --inbox 2")?;
     ensure!(scan(typed)?["rows"].as_array().is_some_and(Vec::is_empty), "rows of a dropped keyspace are found");
     typed.run("keyspace drop other --yes").map(drop)
 }
@@ -188,6 +188,9 @@ fn run() -> anyhow::Result<()> {
     typed.run(&format!("wait {last} --timeout 60"))?;
     typed.look(&last)?;
     typed.run(&format!("watch {last}"))?;
+    let rejects = typed.run(&format!("rejects list {KEYSPACE}"))?;
+    ensure!(rejects["rejects"].as_array().is_some_and(Vec::is_empty), "{rejects} of writes by the router");
+    typed.run(&format!("rejects retry {KEYSPACE} --dry-run"))?;
     export_and_drop(&mut typed, bench.dir())?;
     bench.rest()?;
     bench.learn(std::mem::take(&mut typed.memory));

@@ -1,7 +1,7 @@
 //! The API over real HTTP, held against its own description: every route, wrong questions, limits, readiness, metrics.
 
 use anyhow::{Context, ensure};
-use rehome_integration::described::Ask;
+use rehome_integration::described::{Ask, Described};
 use rehome_integration::memory::BUCKETS;
 use rehome_integration::metrics::Page;
 use rehome_integration::served::{BATCH, LONG, ROWS, Served, get, of_job, post};
@@ -36,6 +36,7 @@ fn every_route() -> anyhow::Result<()> {
     let rows = json!([{ "position": 1, "key": "i", "sort": "", "value": "v" }]);
     api.good(&post("/v1/keyspaces/{name}/import", json!({ "source": "a", "rows": rows })))?;
 
+    foreign_routes(api)?;
     let before = api.good(&get("/v1/keyspaces/{name}/routes", &[]))?;
     let kept = served.reshard(3, true)?;
     served.wait_job(&kept)?;
@@ -81,6 +82,24 @@ fn every_route() -> anyhow::Result<()> {
     let unseen = api.unseen();
     ensure!(unseen.is_empty(), "described, and not asked in tests/integration/tests/http_api.rs: {unseen:?}");
     served.process.stop()
+}
+
+/// What foreign producers ask. Nothing was rejected here; with a broker something is, in `foreign`.
+fn foreign_routes(api: &Described) -> anyhow::Result<()> {
+    let rejects = api.good(&get("/v1/keyspaces/{name}/rejects", &[]))?;
+    ensure!(rejects["rejects"].as_array().is_some_and(Vec::is_empty), "{rejects}");
+    let retry = "/v1/keyspaces/{name}/rejects/retry";
+    let told = api.good(&post(retry, json!({ "dry_run": true })))?;
+    ensure!(told["sent"] == 0 && told["refused"] == 0, "{told}");
+    let unknown = api.ask(&post(retry, json!({ "at": ["data/0@7"] })))?;
+    ensure!((unknown.status, &unknown.json()?["error"]["code"]) == (404, &json!("reject_unknown")), "{unknown:?}");
+    let written = api.good(&post(ROWS, json!({ "key": "verdict", "value": "v" })))?;
+    let (shard, offset) = written["token"].as_str().and_then(|token| token.split_once(':')).context("no token")?;
+    let verdicts = "/v1/keyspaces/{name}/verdicts";
+    let told = api.good(&get(verdicts, &[("shard", shard), ("offset", offset)]))?;
+    ensure!(told["verdict"] == "accepted" && told["version"] == written["version"], "{told} on {written}");
+    api.good(&Ask { method: "delete", ..get(ROWS, &[("key", "verdict"), ("sort", "")]) })?;
+    Ok(())
 }
 
 /// Routes are total before and after, and what moved has a higher epoch.

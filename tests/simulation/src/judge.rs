@@ -39,6 +39,9 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
         told.push(format!("the logs do not fold: {error}"));
         Failure(told.join("\n"))
     })?;
+    if world.options.inbox_records > 0 {
+        crate::inbox::judge(&world.site, keyspace, &partitions, &folded, &mut world.counts)?;
+    }
     forget_lost_answers(world, &story, keyspace);
     let verdicts = world.site.network.verdicts();
     told.extend(verdicts.differing.clone());
@@ -188,12 +191,11 @@ fn dropped_keyspaces_are_gone(world: &mut World, story: &ControlStory) -> Result
     let state = desk.state();
     let topics: Vec<String> = world.site.broker.topic_partitions().into_iter().map(|name| name.topic).collect();
     for dropped in state.dropped_keyspaces() {
-        let (id, topic) = (dropped.keyspace.id, dropped.keyspace.data_topic());
+        let (id, of_it) = (dropped.keyspace.id, dropped.keyspace.topics());
         let stores = lock(&world.site.stores).keys().filter(|(_, keyspace, _)| *keyspace == id).count();
-        if stores > 0 || topics.contains(&topic) {
-            return Err(Failure(format!(
-                "keyspace {id} was dropped, {stores} stores and partitions of {topic} remain"
-            )));
+        let left: Vec<&String> = of_it.iter().filter(|topic| topics.contains(topic)).collect();
+        if stores > 0 || !left.is_empty() {
+            return Err(Failure(format!("keyspace {id} was dropped, {stores} stores and topics {left:?} remain")));
         }
         if !story.dropped.get(&id).is_some_and(|told| told.topic_removed && told.name == dropped.keyspace.name) {
             return Err(Failure(format!("keyspace {id} is gone, the log by itself says {:?}", story.dropped.get(&id))));

@@ -9,6 +9,7 @@
 //! - [`process`]: processes: built, run by turns, crashed, started again.
 //! - [`network`]: reads and verdicts between processes.
 //! - [`client`]: closed-loop clients that remember every answer.
+//! - [`inbox`]: a producer that knows no routes, and what must have become of its records.
 //! - [`operator`]: who creates the keyspace and asks for reshards, and sometimes pauses or cancels.
 //! - [`judge`]: the comparison and the invariants, once everything is quiet; [`pauses`]: that paused jobs begin nothing.
 //! - [`observed`]: what the product granted and accepted, as the invariants take it.
@@ -16,6 +17,7 @@
 //! - [`trace`]: the hash of everything that happened, and what was counted.
 
 mod client;
+mod inbox;
 mod judge;
 mod network;
 mod observed;

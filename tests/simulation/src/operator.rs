@@ -32,6 +32,7 @@ pub struct Operator {
     drops_at_ms: Option<u64>,
     /// When a paused job is resumed.
     resumes_at_ms: u64,
+    has_inbox: bool,
 }
 
 /// Pause before the same thing is asked for again, in milliseconds.
@@ -52,6 +53,7 @@ impl Operator {
             asked_at_ms: None,
             drops_at_ms: None,
             resumes_at_ms: 0,
+            has_inbox: options.inbox_records > 0,
         }
     }
 
@@ -80,6 +82,9 @@ impl Operator {
                 shards: self.shards_at_creation,
                 request_retention_ms: self.retention_ms,
             },
+            Some(keyspace) if self.has_inbox && keyspace.inbox_partitions == 0 => {
+                ControlEvent::InboxOpened { keyspace: keyspace.id, partitions: crate::inbox::PARTITIONS }
+            }
             Some(_) if running(desk).is_some() => {
                 self.rests_until_ms = None;
                 let paused = running(desk).filter(|job| state.is_paused(*job) && now_ms >= self.resumes_at_ms);

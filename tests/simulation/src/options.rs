@@ -44,6 +44,8 @@ pub struct Options {
     pub client_rest_ms_max: u64,
     /// The operator rests before each job, at most this long.
     pub operator_rest_ms_max: u64,
+    /// Plain records in the keyspace's inbox; 0: it has none.
+    pub inbox_records: u32,
 }
 
 /// So long that no run lasts until a request id is forgotten, in milliseconds.
@@ -82,6 +84,7 @@ impl Options {
             retention_ms: RETENTION_MS_LONG,
             client_rest_ms_max: 0,
             operator_rest_ms_max: 0,
+            inbox_records: 0,
             fsync_every_ms: None,
             power_loss_per_10k: 0,
             flush_per_10k: 0,
@@ -96,6 +99,7 @@ impl Options {
         options.fsync_every_ms = [None, Some(rng.random_range(1..400))][rng.random_range(0..2)];
         options.power_loss_per_10k = chance(&mut rng, 8);
         options.flush_per_10k = chance(&mut rng, 100);
+        options.inbox_records = [0, 0, 0, 100][rng.random_range(0..4)];
         options
     }
 

@@ -9,7 +9,7 @@ use rehome_keyspace::{KeyspaceId, NodeId, RequestId, ShardId};
 use rehome_memory::{Broker, Lost, MemorySnapshots, MemoryStore};
 use rehome_node::{Host, Jobs, MakeRole, Node, NodeConfig, NodeReads};
 use rehome_ports::{Inbox, PortError, Role, Store, Turn, Waker};
-use rehome_router::{Router, RouterHandle, RouterLimits};
+use rehome_router::{Forwarder, Router, RouterHandle, RouterLimits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,8 @@ pub struct Site {
     /// The first replica that stopped for good, and why.
     broken: Arc<Mutex<Option<String>>>,
     limits: RouterLimits,
+    /// Routers forward inboxes.
+    forwards: bool,
 }
 
 /// Long work of a process, until the scheduler draws it.
@@ -106,7 +108,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Site {
-    pub fn new(broker: Broker) -> Site {
+    pub fn new(broker: Broker, forwards: bool) -> Site {
         // Low limits, so that runs meet them.
         let limits = RouterLimits { appends_per_shard_max: 2, append_records_max: 4, ..RouterLimits::STANDARD };
         Site {
@@ -120,6 +122,7 @@ impl Site {
             numbers: Arc::new(AtomicU64::new(1)),
             broken: Arc::default(),
             limits,
+            forwards,
         }
     }
 
@@ -141,6 +144,7 @@ impl Site {
     pub fn start(&self, process: &mut Process) -> Result<(), PortError> {
         let log = self.broker.handle(&process.name);
         let (awake, wake) = waker();
+        let mut forwarder = None;
         let role: Box<dyn Role + Send> = match process.kind {
             Kind::Node(node) => Box::new(self.node(&process.name, node, log, wake)?),
             Kind::Router => {
@@ -150,6 +154,9 @@ impl Site {
                 let ids = Box::new(move || RequestId(u128::from(site.number()).to_be_bytes()));
                 let router = Router::new(handle.clone(), follower, log, Arc::new(self.network.clone()), ids);
                 self.network.connect_router(&process.name, handle.verdict_sink());
+                if self.forwards {
+                    forwarder = Some(self.forwarder(&process.name, handle.clone())?);
+                }
                 process.router = Some(handle);
                 Box::new(router)
             }
@@ -175,8 +182,18 @@ impl Site {
             }
         };
         process.roles = vec![Running { role, awake, wake_at_ms: None }];
+        process.roles.extend(forwarder);
         process.restart_at_ms = None;
         Ok(())
+    }
+
+    fn forwarder(&self, name: &str, router: RouterHandle) -> Result<Running, PortError> {
+        let (awake, wake) = waker();
+        let (log, site) = (self.broker.handle(name), self.clone());
+        let follower = ControlFollower::new(&*log, Arc::clone(&wake))?;
+        let ids = Box::new(move || u128::from(site.number()));
+        let role = Box::new(Forwarder::new(log, router, follower, wake, ids));
+        Ok(Running { role, awake, wake_at_ms: None })
     }
 
     fn node(&self, name: &str, node: NodeId, log: Arc<dyn rehome_ports::Log>, wake: Waker) -> Result<Node, PortError> {

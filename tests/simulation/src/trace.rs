@@ -58,6 +58,12 @@ pub struct Counts {
     pub acks_lost: u64,
     /// States of replicas at positions at which an earlier life had been seen.
     pub states_compared: u64,
+    /// Records of inboxes that were accepted; copies of them that were not; takeovers by other forwarders.
+    pub inbox_accepted: u64,
+    pub inbox_copies: u64,
+    pub inbox_takeovers: u64,
+    /// Records in topics of rejects, doubled ones included.
+    pub rejects: u64,
 }
 
 impl Counts {
@@ -98,6 +104,10 @@ impl Counts {
             ("records lost", &mut self.records_lost),
             ("acknowledged writes lost", &mut self.acks_lost),
             ("states compared", &mut self.states_compared),
+            ("inbox records accepted", &mut self.inbox_accepted),
+            ("copies of inbox records", &mut self.inbox_copies),
+            ("inboxes taken over", &mut self.inbox_takeovers),
+            ("rejects", &mut self.rejects),
         ]
     }
 

@@ -3,6 +3,7 @@
 //! First a phase under faults, then a healing phase without: in it every job must end and every client be answered (R11).
 
 use crate::client::Client;
+use crate::inbox::Producer;
 use crate::judge;
 use crate::operator::{KEYSPACE, Operator};
 use crate::options::Options;
@@ -12,7 +13,7 @@ use crate::witness::Witness;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rehome_keyspace::{NodeId, Offset};
-use rehome_memory::{Broker, Delivery, Fate, Faults, Lost, What};
+use rehome_memory::{Broker, Delivery, Fate, Faults, Lost, Waiting, What};
 use rehome_ports::SnapshotStore;
 use rehome_records::TopicPartition;
 use rehome_records::control::{CONTROL_TOPIC, data_topic};
@@ -59,6 +60,7 @@ pub struct World {
     pub processes: Vec<Process>,
     pub clients: Vec<Client>,
     operator: Operator,
+    producer: Producer,
     now_ms: u64,
     step: u64,
     faulty: bool,
@@ -71,6 +73,11 @@ pub struct World {
     /// A desk that has folded less is one of an older time.
     folded_min: Offset,
     pub witness: Witness,
+}
+
+/// What waits for ever again: questions, and forwarders that say that they live.
+fn is_no_change(waiting: &Waiting) -> bool {
+    waiting.what == What::End || waiting.partition.topic.ends_with(".inbox-progress")
 }
 
 /// What can be drawn.
@@ -107,10 +114,11 @@ impl World {
         };
         World {
             rng: StdRng::seed_from_u64(options.seed),
-            site: Site::new(broker),
+            site: Site::new(broker, options.inbox_records > 0),
             processes: kinds.into_iter().map(process).collect(),
             clients: Vec::new(),
             operator: Operator::new(&options),
+            producer: Producer::new(options.seed, options.inbox_records),
             now_ms: 1_000,
             step: 0,
             faulty: true,
@@ -151,11 +159,19 @@ impl World {
         self.clients.iter().all(Client::is_done)
             && !self.clients.is_empty()
             && desk.is_some_and(|desk| {
-                self.operator.is_done(&desk) && desk.state().dropped_keyspaces().all(|one| one.topic_removed)
+                self.operator.is_done(&desk)
+                    && self.producer.is_done(&desk.state(), &self.site)
+                    && desk.state().dropped_keyspaces().all(|one| one.topic_removed)
             })
             && self.processes.iter().all(|process| process.restart_at_ms.is_none())
             && lock(&self.site.jobs).is_empty()
-            && self.site.broker.waiting().iter().all(|waiting| waiting.what == What::End)
+            && self.site.broker.waiting().iter().all(is_no_change)
+    }
+
+    fn produce(&mut self) {
+        if let Some(desk) = self.desk().filter(|_| self.options.inbox_records > 0) {
+            self.producer.act(&desk.state(), &self.site);
+        }
     }
 
     fn desk(&self) -> Option<rehome_control_log::DeskHandle> {
@@ -184,6 +200,7 @@ impl World {
         if self.faulty {
             self.maybe_fault()?;
         }
+        self.produce();
         let mut choices = self.choices();
         let nothing = choices.is_empty();
         if self.rng.random_range(0..40) == 0 {

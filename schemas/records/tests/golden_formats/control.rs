@@ -31,6 +31,7 @@ fn name(event: &ControlEvent) -> &'static str {
         ControlEvent::KeyspaceDropped { .. } => "control_keyspace_dropped",
         ControlEvent::KeyspaceRemoved { .. } => "control_keyspace_removed",
         ControlEvent::TopicRemoved { .. } => "control_topic_removed",
+        ControlEvent::InboxOpened { .. } => "control_inbox_opened",
     }
 }
 
@@ -98,5 +99,6 @@ fn events() -> Vec<ControlEvent> {
         ControlEvent::KeyspaceDropped { keyspace: KeyspaceId(2) },
         ControlEvent::KeyspaceRemoved { keyspace: KeyspaceId(2), node },
         ControlEvent::TopicRemoved { keyspace: KeyspaceId(2) },
+        ControlEvent::InboxOpened { keyspace: KeyspaceId(2), partitions: 300 },
     ]
 }

@@ -4,6 +4,7 @@ use crate::Sample;
 use crate::control::digest;
 use crate::data::selector;
 use rehome_keyspace::{AttemptId, Epoch, KeyspaceId, MoveId, Offset, Placement, RequestId, ShardId, Version};
+use rehome_records::rejects::StoredReject;
 use rehome_records::store_value::{
     StoredApplied, StoredIdentity, StoredInbound, StoredOutbound, StoredReplay, StoredRequest, StoredRow, StoredSource,
     StoredTimes, TimeSample,
@@ -22,7 +23,8 @@ const VERSION: Version = Version { epoch: Epoch(3), offset: Offset(70_000) };
 
 pub fn samples() -> Vec<Sample> {
     let times_key = Sample::written("store_key_times", [("times", store_key::times())]);
-    let mut samples = vec![keys(), times_key, digest_of_entries()];
+    let reject_key = Sample::written("store_key_reject", [("reject", store_key::reject(Offset(70_000)))]);
+    let mut samples = vec![keys(), times_key, reject_key, digest_of_entries()];
     samples.extend(values());
     samples.extend(states());
     samples
@@ -87,6 +89,16 @@ fn values() -> Vec<Sample> {
                     TimeSample { time_ms: 1_700_000_000_000, offset: Offset(7) },
                     TimeSample { time_ms: 1_700_003_600_000, offset: Offset(70_000) },
                 ],
+            }
+        ),
+        stored!(
+            "store_reject",
+            StoredReject,
+            StoredReject {
+                reason: "because ä".into(),
+                key: Some(b"ORD".to_vec()),
+                value: None,
+                headers: vec![("rh-epoch".into(), vec![0, 1]), ("traceparent".into(), vec![])],
             }
         ),
         stored!("store_identity", StoredIdentity, StoredIdentity { keyspace: KeyspaceId(2), shard: ShardId(300) }),

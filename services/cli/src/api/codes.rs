@@ -42,6 +42,7 @@ pub const KINDS: &[Kind] = &[
     kind("replica_unavailable", 503, Some(200), "the replica that would answer is starting, or has stopped"),
     kind("keyspace_not_ready", 503, Some(50), "the keyspace is so new that its routes are not known here yet"),
     kind("log_failed", 503, Some(1_000), "the log took nothing; nothing is changed"),
+    kind("verdict_pending", 503, Some(100), "the record was not judged in time"),
     kind("not_ready", 503, Some(500), "some replica is behind, or has stopped"),
     kind("stopping", 503, Some(500), "the server is stopping; nothing is changed"),
     // Wrong questions.
@@ -62,6 +63,8 @@ pub const KINDS: &[Kind] = &[
     kind("bad_source", 422, None, "the name of a source has 1 to 255 bytes"),
     // What is not there.
     kind("keyspace_unknown", 404, None, "there is no such keyspace"),
+    kind("reject_unknown", 404, None, "there is no such reject, or it was sent again"),
+    kind("verdict_unknown", 404, None, "the verdict is not known (any more): send the write again under the same request id"),
     kind("job_unknown", 404, None, "there is no such job"),
     kind("move_unknown", 404, None, "there is no such move"),
     kind("attempt_unknown", 404, None, "there is no such attempt"),
@@ -73,6 +76,8 @@ pub const KINDS: &[Kind] = &[
     kind("name_taken", 409, None, "a keyspace of this name exists"),
     kind("placement_invalid", 409, None, "keys cannot be placed like this"),
     kind("shard_count_invalid", 409, None, "a keyspace cannot have this number of shards"),
+    kind("inbox_partitions_invalid", 409, None, "an inbox cannot have this number of partitions"),
+    kind("inbox_fixed", 409, None, "the keyspace has an inbox with another number of partitions"),
     kind("keyspace_moving", 409, None, "some of the keyspace's keys are in a move that has not ended"),
     kind("job_empty", 409, None, "the job moves nothing"),
     kind("slots_invalid", 409, None, "the move names slots that are not there"),

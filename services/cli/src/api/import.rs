@@ -6,6 +6,7 @@ use crate::wire::{ImportBody, ImportRefusal, ImportShape};
 use axum::Json;
 use axum::extract::Path;
 use axum::extract::rejection::JsonRejection;
+use rehome_records::inbox::INBOX_SOURCE_PREFIX;
 use rehome_records::{Operation, RowChange, SourcePosition, Verdict};
 use rehome_router::{WriteAnswer, WriteAsk, WriteRefused};
 use tokio::sync::mpsc;
@@ -17,6 +18,9 @@ pub async fn import(
 ) -> Result<Json<ImportShape>, Refusal> {
     let Json(body) = body?;
     let keyspace = state.keyspace_with(&name, body.keyspace_id)?.id;
+    if body.source.starts_with(INBOX_SOURCE_PREFIX) {
+        return Err(Refusal::new("bad_source", format!("names of sources do not begin with {INBOX_SOURCE_PREFIX:?}")));
+    }
     let read = |text: &str| body.encoding.read(text).map_err(Refusal::bad_request);
     let deadline_ms = state.deadline_ms();
     let rows = body.rows.len();

@@ -12,7 +12,7 @@ use crate::wire::{
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
-use rehome_control_core::{JobState, SHARDS_MAX};
+use rehome_control_core::{Accepted, INBOX_PARTITIONS_MAX, JobState, SHARDS_MAX};
 use rehome_keyspace::Placement;
 use rehome_records::ControlEvent;
 use rehome_router::limits::KEY_BYTES_MAX;
@@ -32,7 +32,8 @@ pub async fn create(
             .next(create_line(&KeyspaceBody { buckets: DEFAULT_BUCKETS, ..body.clone() }))
     })?;
     let request_retention_ms = retention_ms(&body)?;
-    state
+    let inbox = inbox_partitions(&body)?;
+    let made = state
         .propose(ControlEvent::KeyspaceCreated {
             name: body.name.clone(),
             placement,
@@ -46,7 +47,24 @@ pub async fn create(
                 vec![create_line(&KeyspaceBody { name: "flights".into(), ..body.clone() })]
             })
         })?;
+    if let (Some(partitions), Accepted::KeyspaceCreated(keyspace)) = (inbox, made) {
+        state.propose(ControlEvent::InboxOpened { keyspace, partitions }).await?;
+    }
     Ok(Json(shapes::keyspace(&state.keyspace(&body.name)?, &state.cluster.progress())))
+}
+
+/// Returns how many partitions the inbox is to have, if there is to be one.
+fn inbox_partitions(body: &KeyspaceBody) -> Result<Option<u32>, Refusal> {
+    let possible = |partitions: u32| (1..=INBOX_PARTITIONS_MAX).contains(&partitions);
+    match body.inbox_partitions {
+        Some(partitions) if !possible(partitions) => {
+            let message = format!("an inbox has 1 to {INBOX_PARTITIONS_MAX} partitions, not {partitions}");
+            let inbox_partitions = Some(partitions.clamp(1, INBOX_PARTITIONS_MAX));
+            let next = create_line(&KeyspaceBody { inbox_partitions, ..body.clone() });
+            Err(Refusal::new("inbox_partitions_invalid", message).next(next))
+        }
+        partitions => Ok(partitions),
+    }
 }
 
 /// Returns how long request ids are to be kept. Errors: shorter than a client takes to ask again, or so long that ids
@@ -69,12 +87,13 @@ fn retention_ms(body: &KeyspaceBody) -> Result<u64, Refusal> {
 
 /// Returns a command that creates a keyspace like the wished one, with a number of shards that can be.
 fn create_line(wished: &KeyspaceBody) -> String {
-    let KeyspaceBody { name, shards, buckets, request_retention_ms } = wished;
+    let KeyspaceBody { name, shards, buckets, request_retention_ms, inbox_partitions } = wished;
     let shards = (*shards).clamp(1, (*buckets).clamp(1, SHARDS_MAX));
     let buckets = if *buckets == DEFAULT_BUCKETS { String::new() } else { format!(" --buckets {buckets}") };
     let retention =
         request_retention_ms.map(|ms| format!(" --request-retention {}", span::text(ms))).unwrap_or_default();
-    format!("rehome keyspace create {name} --shards {shards}{buckets}{retention}")
+    let inbox = inbox_partitions.map(|partitions| format!(" --inbox {partitions}")).unwrap_or_default();
+    format!("rehome keyspace create {name} --shards {shards}{buckets}{retention}{inbox}")
 }
 
 pub async fn list(state: Shared) -> Json<KeyspacesShape> {

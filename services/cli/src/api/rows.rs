@@ -12,7 +12,7 @@ use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::HeaderMap;
-use rehome_keyspace::{KeyspaceId, RequestId};
+use rehome_keyspace::{KeyspaceId, RequestId, Version};
 use rehome_ports::ReadKind;
 use rehome_records::{Condition, FirstAnswer, Operation, RowChange, Verdict};
 use rehome_router::{ReadAsk, WriteAnswer, WriteAsk, WriteRefused};
@@ -170,25 +170,25 @@ fn batch_result(api: &Api, result: Result<WriteShape, Refusal>) -> BatchResult {
     }
 }
 
+/// Returns the code of a verdict, whether it is an earlier one that is told again, and the version that it names.
+pub(super) fn code_of(verdict: &Verdict) -> (&'static str, bool, Option<Version>) {
+    match *verdict {
+        Verdict::Accepted { version } => ("accepted", false, Some(version)),
+        Verdict::Repeated { first: FirstAnswer::Accepted { version } } => ("accepted", true, Some(version)),
+        Verdict::ConditionFailed { current } => ("condition_failed", false, current),
+        Verdict::Repeated { first: FirstAnswer::ConditionFailed { current } } => ("condition_failed", true, current),
+        Verdict::SourceDone => ("source_done", false, None),
+        Verdict::RequestConflict => ("request_conflict", false, None),
+        Verdict::StaleRoute => ("stale_route", false, None),
+        Verdict::Invalid { .. } => ("write_invalid", false, None),
+    }
+}
+
 /// Returns the answer to a write that was judged.
 ///
 /// Errors: the verdict is a no.
 fn written(answer: &WriteAnswer, request: RequestId) -> Result<WriteShape, Refusal> {
-    let (first, repeated) = match answer.verdict {
-        Verdict::Repeated { first: FirstAnswer::Accepted { version } } => (Verdict::Accepted { version }, true),
-        Verdict::Repeated { first: FirstAnswer::ConditionFailed { current } } => {
-            (Verdict::ConditionFailed { current }, true)
-        }
-        ref verdict => (verdict.clone(), false),
-    };
-    let (code, version) = match first {
-        Verdict::Accepted { version } => ("accepted", Some(version)),
-        Verdict::ConditionFailed { current } => ("condition_failed", current),
-        Verdict::SourceDone => ("source_done", None),
-        Verdict::RequestConflict => ("request_conflict", None),
-        Verdict::StaleRoute => ("stale_route", None),
-        Verdict::Repeated { .. } | Verdict::Invalid { .. } => ("write_invalid", None),
-    };
+    let (code, repeated, version) = code_of(&answer.verdict);
     let shape = WriteShape {
         verdict: code.into(),
         repeated,

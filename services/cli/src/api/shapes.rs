@@ -1,7 +1,7 @@
 //! From what the cores know to what clients are shown.
 
 use crate::cluster::Progress;
-use crate::wire::{Encoding, JobShape, KeyspaceShape, MoveShape, RowShape, ShardShape};
+use crate::wire::{Encoding, InboxShape, JobShape, KeyspaceShape, MoveShape, RowShape, ShardShape};
 use rehome_control_core::{ControlState, Job, JobState, Keyspace, Move, Phase};
 use rehome_keyspace::ShardId;
 use rehome_ports::{ReplicaProgress, Row};
@@ -39,6 +39,8 @@ pub fn keyspace(keyspace: &Keyspace, progress: &Progress) -> KeyspaceShape {
         id: keyspace.id.0,
         buckets: keyspace.placement.slot_count(),
         request_retention_ms: keyspace.request_retention_ms,
+        inbox: (keyspace.inbox_partitions > 0)
+            .then(|| InboxShape { topic: keyspace.inbox_topic(), partitions: keyspace.inbox_partitions }),
         shards_active: keyspace.shards_active,
         routes_position: keyspace.routes_changed.0,
         shards: slots.into_iter().map(shard).collect(),

@@ -3,7 +3,7 @@
 //! A new route is one line here. Its shapes derive `JsonSchema`; `docs/openapi.json` is written anew by
 //! `REHOME_BLESS=1 cargo test -p rehome-cli openapi`; and `tests/integration/tests/http_api.rs` asks it once.
 
-use super::{Api, explain, health, import, jobs, keyspaces, metrics, openapi, rows, scan};
+use super::{Api, explain, health, import, jobs, keyspaces, metrics, openapi, rejects, rows, scan, verdicts};
 use crate::wire::*;
 use axum::handler::Handler;
 use axum::routing::{MethodRouter, delete, get, post};
@@ -114,6 +114,9 @@ pub fn entries() -> Vec<Entry> {
         posts::<BatchShape, _, _>("/v1/keyspaces/{name}/batch", rows::batch, "Writes and deletes several rows, with a verdict each").body::<BatchBody>().idempotent(),
         gets::<RowsShape, _, _>("/v1/keyspaces/{name}/scan", scan::scan, "A page of all rows").query::<ScanQuery>(),
         posts::<ImportShape, _, _>("/v1/keyspaces/{name}/import", import::import, "Writes rows of an ordered source").body::<ImportBody>(),
+        gets::<RejectsShape, _, _>("/v1/keyspaces/{name}/rejects", rejects::list, "What could not be applied and was not sent again").query::<RejectsQuery>(),
+        posts::<RetriedShape, _, _>("/v1/keyspaces/{name}/rejects/retry", rejects::retry, "Sends rejects again, each under a request id of its own").body::<RetryBody>(),
+        gets::<VerdictShape, _, _>("/v1/keyspaces/{name}/verdicts", verdicts::verdict, "The verdict on a record of the data topic").query::<VerdictQuery>(),
         posts::<ReshardShape, _, _>("/v1/keyspaces/{name}/reshard", jobs::reshard, "Changes the number of shards").body::<ReshardBody>(),
         gets::<JobsShape, _, _>("/v1/jobs", jobs::list, "All jobs"),
         gets::<JobShape, _, _>("/v1/jobs/{job}", jobs::show, "One job with its moves"),

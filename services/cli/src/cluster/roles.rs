@@ -9,7 +9,7 @@ use rehome_keyspace::{NodeId, RequestId};
 use rehome_node::{Node, NodeConfig, NodeReads};
 use rehome_ports::{BeforeFlush, Inbox, Log, PortError, ReplicaProgress, Replicas, Signal, SnapshotStore, VerdictSink};
 use rehome_rocks::{Memory, RocksNode, SnapshotFolder};
-use rehome_router::{Router, RouterHandle, RouterLimits};
+use rehome_router::{Forwarder, Router, RouterHandle, RouterLimits, Verdicts};
 use rehome_rpc::{Hub, Peers, Sinks};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +43,7 @@ pub(super) struct Starting {
     pub(super) clock: Clock,
     pub(super) progress: SharedProgress,
     pub(super) rates: Arc<Mutex<Rates>>,
+    pub(super) verdicts: Verdicts,
     pub(super) dir: PathBuf,
 }
 
@@ -66,7 +67,7 @@ impl Starting {
         let report = self.reports(controls);
         let router_signal = Signal::new();
         let router = roles.router.map(|limits| RouterHandle::new(limits, router_signal.waker()));
-        let verdicts = router.as_ref().map(RouterHandle::verdict_sink);
+        let verdicts = router.as_ref().map(|router| self.verdicts.sink(router.verdict_sink()));
         let (reads, own) = (NodeReads::default(), roles.node.as_ref().map(|node| node.id));
 
         let sinks = Sinks { verdicts: verdicts.clone(), progress: Some(Arc::clone(&report)) };
@@ -80,6 +81,7 @@ impl Starting {
                 _ => Arc::new(reads.clone()),
             };
             self.start_router(handle.clone(), router_signal, replicas, hooks.router)?;
+            self.start_forwarder(handle.clone())?;
         }
 
         let Some(role) = roles.node else { return Ok(Started { node: None, router, peers }) };
@@ -154,6 +156,16 @@ impl Starting {
             router = router.with_hook(hook);
         }
         self.threads.run("router", signal, Box::new(router));
+        Ok(())
+    }
+
+    /// Forwards inboxes by this process's router.
+    fn start_forwarder(&self, router: RouterHandle) -> Result<(), PortError> {
+        let signal = Signal::new();
+        let follower = ControlFollower::new(&*self.log, signal.waker())?;
+        let ids = Box::new(rand::random);
+        let forwarder = Forwarder::new(Arc::clone(&self.log), router, follower, signal.waker(), ids);
+        self.threads.run("forwarder", signal, Box::new(forwarder));
         Ok(())
     }
 

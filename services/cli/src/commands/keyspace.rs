@@ -22,7 +22,7 @@ pub struct Args {
 pub enum Which {
     /// Create a keyspace
     #[command(
-        after_help = "Examples:\n  rehome keyspace create flights --shards 3\n  rehome keyspace create flights --shards 3 --request-retention 1h"
+        after_help = "Examples:\n  rehome keyspace create flights --shards 3\n  rehome keyspace create flights --shards 3 --request-retention 1h\n  rehome keyspace create flights --shards 3 --inbox 4"
     )]
     Create {
         name: String,
@@ -37,6 +37,10 @@ pub enum Which {
         /// kept as long [default: 24h]
         #[arg(long, value_name = "TIME", value_parser = span::parse)]
         request_retention: Option<u64>,
+        /// Also make an inbox topic with so many partitions, 1 to 256, for plain records from any Kafka client; fixed for
+        /// ever
+        #[arg(long, value_name = "PARTITIONS")]
+        inbox: Option<u32>,
         #[command(flatten)]
         remote: Remote,
     },
@@ -92,14 +96,16 @@ pub fn run(command: &Which) -> Result<(), Failure> {
     let json = command.remote().json;
     let client = Client::new(command.remote());
     match command {
-        Which::Create { name, shards, buckets, request_retention, .. } => {
+        Which::Create { name, shards, buckets, request_retention, inbox, .. } => {
             let (shards, buckets, request_retention_ms) = (*shards, *buckets, *request_retention);
-            let body = KeyspaceBody { name: name.clone(), shards, buckets, request_retention_ms };
+            let (name, inbox_partitions) = (name.clone(), *inbox);
+            let body = KeyspaceBody { name: name.clone(), shards, buckets, request_retention_ms, inbox_partitions };
             let made: KeyspaceShape = client.post("/v1/keyspaces", &body)?;
             let next = vec![format!("rehome put {name} ORD 2001-01-01 delayed")];
             print_with(json, &made, next.clone(), |made| {
                 let shards = count(u64::from(made.shards_active), "shard");
-                format!("keyspace {name} is made, with id {} and {shards}{}", made.id, next_lines(&next))
+                let inbox = made.inbox.as_ref().map(|inbox| format!(", inbox {}", inbox.topic)).unwrap_or_default();
+                format!("keyspace {name} is made, with id {} and {shards}{inbox}{}", made.id, next_lines(&next))
             });
         }
         Which::List { .. } => {
@@ -194,8 +200,13 @@ pub fn describe(keyspace: &KeyspaceShape) -> String {
     });
     let table = table(&["SHARD", "SLOTS", "APPLIED", "LAG", "NODES", "REPLICA"], rows);
     let KeyspaceShape { name, id, buckets, shards_active, routes_position, request_retention_ms, .. } = keyspace;
+    let inbox = keyspace
+        .inbox
+        .as_ref()
+        .map(|inbox| format!("inbox {} with {}\n", inbox.topic, count(u64::from(inbox.partitions), "partition")));
+    let inbox = inbox.unwrap_or_default();
     format!(
-        "keyspace {name}, id {id}: {} on {}, request ids kept {}, routes as of control position {routes_position}\n{table}",
+        "keyspace {name}, id {id}: {} on {}, request ids kept {}, routes as of control position {routes_position}\n{inbox}{table}",
         count(u64::from(*buckets), "slot"),
         count(u64::from(*shards_active), "shard"),
         span::text(*request_retention_ms)

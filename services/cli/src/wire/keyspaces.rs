@@ -19,6 +19,10 @@ pub struct KeyspaceBody {
     /// rows are kept as long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_retention_ms: Option<u64>,
+    /// Partitions of an inbox topic for plain records of producers that know no routes, 1 to 256; fixed for ever. No
+    /// inbox without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox_partitions: Option<u32>,
 }
 
 /// A keyspace.
@@ -29,11 +33,21 @@ pub struct KeyspaceShape {
     pub buckets: u32,
     /// How long a repeated request id is recognised.
     pub request_retention_ms: u64,
+    /// The topic that producers without routes write to; missing where the keyspace has no inbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<InboxShape>,
     /// Shards that own slots.
     pub shards_active: u32,
     /// Control position at which a route last changed.
     pub routes_position: u64,
     pub shards: Vec<ShardShape>,
+}
+
+/// The inbox of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InboxShape {
+    pub topic: String,
+    pub partitions: u32,
 }
 
 /// A shard of a keyspace.

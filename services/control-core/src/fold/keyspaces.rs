@@ -59,6 +59,7 @@ impl ControlState {
             created: at.offset,
             routes_changed: at.offset,
             routes_changed_ms: at.time_ms,
+            inbox_partitions: 0,
         };
         Arc::make_mut(&mut self.keyspaces).insert(id, Arc::new(keyspace));
         self.assign_replicas(id);

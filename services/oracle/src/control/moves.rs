@@ -59,7 +59,8 @@ impl ControlStory {
             | ControlEvent::ResumeRequested { .. }
             | ControlEvent::KeyspaceDropped { .. }
             | ControlEvent::KeyspaceRemoved { .. }
-            | ControlEvent::TopicRemoved { .. } => {}
+            | ControlEvent::TopicRemoved { .. }
+            | ControlEvent::InboxOpened { .. } => {}
         }
     }
 
