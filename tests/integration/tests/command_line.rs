@@ -118,7 +118,7 @@ fn without_a_server_every_command_says_how_to_start_one() {
 }
 
 /// Every verb that asks a server, as it may be typed.
-const ASKING: [&str; 22] = [
+const ASKING: [&str; 24] = [
     "keyspace create k --shards 2",
     "keyspace drop k --yes",
     "keyspace list",
@@ -141,6 +141,8 @@ const ASKING: [&str; 22] = [
     "resume 1",
     "cancel 1",
     "complete 1",
+    "rejects list k",
+    "rejects retry k",
 ];
 
 #[test]
