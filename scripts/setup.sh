@@ -17,11 +17,13 @@ rocksdb_sha256=265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d
 # shellcheck source=scripts/said.sh
 . "$(dirname "$0")/said.sh"
 
+# What bindgen loads: not libclang-cpp, which lies beside it where other packages want it.
 have_libclang() {
-    local found
-    for found in "${LIBCLANG_PATH:-/nowhere}"/libclang*.so* /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* \
-        /usr/lib/libclang*.so* /usr/lib64/libclang*.so* /usr/lib64/llvm*/lib/libclang*.so*; do
-        [ -e "$found" ] && return 0
+    local dir found
+    for dir in "${LIBCLANG_PATH:-/nowhere}" /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib /usr/lib64 /usr/lib64/llvm*/lib; do
+        for found in "$dir"/libclang.so* "$dir"/libclang-[0-9]*.so*; do
+            [ -e "$found" ] && return 0
+        done
     done
     return 1
 }
