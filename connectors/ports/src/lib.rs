@@ -1,6 +1,7 @@
 //! The traits Log, Store, SnapshotStore and Replicas, their errors, and their conformance suites.
 //!
 //! - [`log`]: records in partitions; Kafka, the local disk, memory.
+//! - [`records`]: a partition from somewhere to its end.
 //! - [`store`]: one replica's sorted entries; RocksDB, memory.
 //! - [`snapshots`]: sorted runs with a manifest, between a source and a destination.
 //! - [`replicas`]: how a router reaches the replicas of a shard.
@@ -16,6 +17,7 @@ pub mod hook;
 pub mod inbox;
 pub mod log;
 pub mod progress;
+pub mod records;
 pub mod replicas;
 pub mod snapshots;
 pub mod store;
@@ -25,6 +27,7 @@ pub use hook::{Hook, When, around};
 pub use inbox::{Inbox, Role, Signal, Turn, Waker};
 pub use log::{AppendDone, Batch, EndDone, Lane, Log, ReadLimits, Tail};
 pub use progress::{InboundProgress, ReplicaProgress};
+pub use records::Records;
 pub use replicas::{
     ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRefused, ReadRequest, Replicas, Row, VerdictBatch, VerdictSink,
 };

@@ -4,7 +4,7 @@ use crate::bench::KEYSPACE;
 use crate::broker::Broker;
 use crate::client::Client;
 use crate::endpoint::Endpoint;
-use crate::folder::{Folder, Records};
+use crate::folder::{Folder, records};
 use crate::http::Http;
 use crate::load::Load;
 use crate::memory::{BUCKETS, Memory};
@@ -86,8 +86,8 @@ impl Apart {
         let log = self.broker.log()?;
         wait::until("nodes to register", COME_MAX, || {
             let mut nodes = std::collections::BTreeSet::new();
-            for logged in Records::of(&*log, &TopicPartition::new(CONTROL_TOPIC, 0))? {
-                let logged = logged.map_err(anyhow::Error::msg)?;
+            for logged in records(&*log, &TopicPartition::new(CONTROL_TOPIC, 0))? {
+                let logged = logged?;
                 if let ControlEvent::NodeRegistered { node, .. } = ControlRecord::read(&logged.record)?.event {
                     nodes.insert(node);
                 }

@@ -1,21 +1,19 @@
 //! A folder that no process holds: its logs, its stores, and the three-way comparison.
 
 use crate::memory::Memory;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use rehome_embedded::{EmbeddedLog, Limits};
 use rehome_keyspace::{KeyRange, KeyspaceId, Offset, ShardId};
 use rehome_oracle::{Comparison, ControlStory, Findings, KeyspaceStory, fold};
-use rehome_ports::{Lane, Log, ReadLimits, Reader, Signal, Store, Tail};
+use rehome_ports::{Lane, Log, Reader, Records, Store};
 use rehome_records::control::{CONTROL_TOPIC, data_topic};
-use rehome_records::{ControlEvent, ControlRecord, Logged, Record, TopicPartition, store_key};
+use rehome_records::{ControlEvent, ControlRecord, Record, TopicPartition, store_key};
 use rehome_rocks::RocksNode;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-
-const LIMITS: ReadLimits = ReadLimits { records_max: 4_096, bytes_max: 4 << 20 };
+use std::time::Duration;
 
 /// Longest time until a folder is free that somebody has just closed; it takes milliseconds.
 const FREE_MAX: Duration = Duration::from_secs(10);
@@ -78,7 +76,7 @@ impl Folder {
     pub fn story(&self) -> anyhow::Result<ControlStory> {
         let mut story = ControlStory::default();
         for logged in self.records(TopicPartition::new(CONTROL_TOPIC, 0))? {
-            story.fold(&logged.map_err(|error| anyhow!(error))?);
+            story.fold(&logged?);
         }
         Ok(story)
     }
@@ -102,7 +100,11 @@ impl Folder {
         let story = self.story()?;
         let known = named(&story, keyspace)?;
         let (topic, shards) = (data_topic(&known.name, known.id), known.shards);
-        let partitions = (0..shards).map(|shard| self.records(TopicPartition::new(topic.clone(), shard)));
+        let of_shard = |shard| {
+            let records = self.records(TopicPartition::new(topic.clone(), shard))?;
+            Ok(records.map(|logged| logged.map_err(|error| error.message)))
+        };
+        let partitions = (0..shards).map(of_shard);
         let folded = fold(&story, known.id, partitions.collect::<anyhow::Result<Vec<_>>>()?)?;
         let writes_repeated = folded.repeated.len();
         let mut comparison = Comparison::new(&story, folded);
@@ -141,46 +143,13 @@ impl Folder {
 
     /// Returns every record of a partition, up to its end now.
     pub fn records(&self, partition: TopicPartition) -> anyhow::Result<Records> {
-        Records::of(&*self.log, &partition)
+        records(&*self.log, &partition)
     }
 }
 
-/// Every record of a partition up to its end, in order.
-pub struct Records {
-    tail: Box<dyn Tail>,
-    signal: Arc<Signal>,
-    end: Offset,
-    next: Offset,
-    batch: std::vec::IntoIter<Logged>,
-}
-
-impl Records {
-    /// Reads up to the end that the partition has now.
-    pub fn of(log: &dyn Log, partition: &TopicPartition) -> anyhow::Result<Records> {
-        let (tell, told) = mpsc::sync_channel(1);
-        log.end(partition, Box::new(move |end| drop(tell.send(end))));
-        let end = told.recv().context("the log has stopped")??;
-        let signal = Signal::new();
-        let tail = log.tail(partition, Offset(0), signal.waker())?;
-        Ok(Records { tail, signal, end, next: Offset(0), batch: Vec::new().into_iter() })
-    }
-
-    fn fill(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + READ_MAX;
-        loop {
-            let batch = self.tail.poll(LIMITS).map_err(|error| error.message)?;
-            if batch.next > self.next {
-                self.next = batch.next;
-                self.batch = batch.records.into_iter();
-                return Ok(());
-            }
-            // Everything up to the end is durable, so a tail that stands still has lost something.
-            if Instant::now() >= deadline {
-                return Err(format!("nothing can be read from offset {}", batch.next));
-            }
-            self.signal.wait(Some(deadline));
-        }
-    }
+/// Returns every record of a partition, up to its end now.
+pub fn records(log: &dyn Log, partition: &TopicPartition) -> anyhow::Result<Records> {
+    Ok(Records::up_to_now(log, partition, Offset(0), READ_MAX)?)
 }
 
 pub fn named<'a>(story: &'a ControlStory, keyspace: &str) -> anyhow::Result<&'a KeyspaceStory> {
@@ -195,23 +164,4 @@ fn scan(store: &dyn Store, range: &KeyRange, mut visit: impl FnMut(&[u8], &[u8])
         })
     })?;
     Ok(())
-}
-
-impl Iterator for Records {
-    type Item = Result<Logged, String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(logged) = self.batch.next() {
-                return Some(Ok(logged));
-            }
-            if self.next >= self.end {
-                return None;
-            }
-            if let Err(error) = self.fill() {
-                self.next = self.end;
-                return Some(Err(error));
-            }
-        }
-    }
 }

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, ensure};
 use rehome_integration::apart::Apart;
-use rehome_integration::folder::Records;
+use rehome_integration::folder::records;
 use rehome_integration::http::Http;
 use rehome_integration::others::{Script, kcat};
 use rehome_integration::shell::rehome;
@@ -108,15 +108,15 @@ fn wait_forwarded(apart: &Apart, inbox: &str) -> anyhow::Result<()> {
     let log = apart.broker().log()?;
     let mut lasts = Vec::new();
     for partition in 0..PARTITIONS {
-        let records = Records::of(&*log, &TopicPartition::new(inbox, partition))?;
+        let records = records(&*log, &TopicPartition::new(inbox, partition))?;
         let offsets = records.map(|logged| logged.map(|logged| logged.offset)).collect::<Result<Vec<_>, _>>();
-        lasts.push(offsets.map_err(anyhow::Error::msg)?.last().copied());
+        lasts.push(offsets?.last().copied());
     }
     let progress = TopicPartition::new(format!("{inbox}-progress"), 0);
     wait::until("the inbox to be forwarded", COME_MAX, || {
         let mut is_done = false;
-        for logged in Records::of(&*log, &progress)? {
-            let said = InboxProgress::read(&logged.map_err(anyhow::Error::msg)?.record)?;
+        for logged in records(&*log, &progress)? {
+            let said = InboxProgress::read(&logged?.record)?;
             is_done |= said.next.iter().zip(&lasts).all(|(next, last)| last.is_none_or(|last| *next > last));
         }
         Ok(is_done.then_some(()))

@@ -12,13 +12,13 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use rehome_control_core::Keyspace;
 use rehome_keyspace::{Offset, RequestId};
-use rehome_ports::{Lane, Log, PortError, ReadLimits, Remedy, Signal};
+use rehome_ports::{Lane, Log, PortError, Records};
 use rehome_records::{Rejected, RejectedAt, TopicPartition};
 use rehome_router::{WriteAnswer, WriteAsk, WriteRefused};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc as async_mpsc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Rejects of a page that asks for no number of them.
@@ -27,7 +27,7 @@ const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 /// Bytes of records of one page or retry, passed by at most one record.
 const BYTES_MAX: usize = 8 << 20;
-/// Longest time to read the topic.
+/// Longest time until everything in the topic can be read.
 const READ_MAX: Duration = Duration::from_secs(15);
 
 /// Some rejects, with the offset of each in their topic.
@@ -106,7 +106,7 @@ async fn send(
     keyspace: &Keyspace,
     rejects: impl Iterator<Item = Rejected>,
 ) -> Result<BTreeMap<RejectedAt, RetryResult>, Refusal> {
-    let (tell, mut told) = async_mpsc::unbounded_channel();
+    let (tell, mut told) = mpsc::unbounded_channel();
     let (mut asks, mut results) = (Vec::new(), BTreeMap::new());
     for rejected in rejects {
         let at = rejected.at;
@@ -212,34 +212,11 @@ fn visit(log: &dyn Log, partition: &TopicPartition, mut look: impl FnMut(Offset,
         // Nothing was ever rejected.
         return Ok(());
     }
-    let (tell, told) = mpsc::sync_channel(1);
-    log.end(partition, Box::new(move |end| drop(tell.send(end))));
-    let end = told.recv().unwrap_or_else(|_| Err(PortError::not_applied("the log has stopped")))?;
-    let signal = Signal::new();
-    let mut next = log.start(partition)?;
-    let mut tail = log.tail(partition, next, signal.waker())?;
-    let deadline = Instant::now() + READ_MAX;
-    while next < end {
-        match tail.poll(ReadLimits { records_max: 1_000, bytes_max: 4 << 20 }) {
-            Ok(batch) => {
-                let is_idle = batch.next == next;
-                next = batch.next;
-                for logged in batch.records {
-                    if let Ok(rejected) = Rejected::read(logged.record) {
-                        look(logged.offset, rejected);
-                    }
-                }
-                if !is_idle {
-                    continue;
-                }
-            }
-            Err(error) if error.remedy == Remedy::NotApplied => {}
-            Err(error) => return Err(error),
+    for logged in Records::up_to_now(log, partition, log.start(partition)?, READ_MAX)? {
+        let logged = logged?;
+        if let Ok(rejected) = Rejected::read(logged.record) {
+            look(logged.offset, rejected);
         }
-        if Instant::now() >= deadline {
-            return Err(PortError::not_applied(format!("{partition} is not read up to {end} after {READ_MAX:?}")));
-        }
-        signal.wait(Some(deadline));
     }
     Ok(())
 }
