@@ -233,11 +233,24 @@ fn read_write(record: &Record) -> Result<Write, Invalid> {
 }
 
 fn check_keys(write: &Write) -> Result<(), Invalid> {
-    if write.partition_key.is_empty() {
+    check_partition_key(&write.partition_key)?;
+    write.changes().iter().try_for_each(|change| check_key("sort key", &change.sort_key))
+}
+
+/// Refuses a partition key that is empty or too long.
+pub fn check_partition_key(key: &[u8]) -> Result<(), Invalid> {
+    if key.is_empty() {
         return Err(Invalid("the partition key is empty".into()));
     }
-    check_key("partition key", &write.partition_key)?;
-    write.changes().iter().try_for_each(|change| check_key("sort key", &change.sort_key))
+    check_key("partition key", key)
+}
+
+/// Refuses a source without a name, or with one that is too long.
+pub fn check_source(name: &str) -> Result<(), Invalid> {
+    if name.is_empty() || name.len() > SOURCE_BYTES_MAX {
+        return Err(Invalid(format!("the name of a source has 1 to {SOURCE_BYTES_MAX} bytes, not {}", name.len())));
+    }
+    Ok(())
 }
 
 /// Refuses a key that is too long.
@@ -254,8 +267,6 @@ fn read_source(header: &[u8]) -> Result<SourcePosition, Invalid> {
         .ok_or_else(|| Invalid(format!("header {HEADER_SOURCE} is shorter than 8 bytes")))?;
     let source = std::str::from_utf8(name)
         .map_err(|_| Invalid(format!("header {HEADER_SOURCE} has a name that is not UTF-8")))?;
-    if source.is_empty() || source.len() > SOURCE_BYTES_MAX {
-        return Err(Invalid(format!("the name of a source has 1 to {SOURCE_BYTES_MAX} bytes, not {}", source.len())));
-    }
+    check_source(source)?;
     Ok(SourcePosition { source: source.to_owned(), position: u64::from_be_bytes(*position) })
 }

@@ -8,7 +8,7 @@
 //! An inbox partition is an ordered source: a record's position in it is its offset.
 
 use crate::codec::{DecodeError, Kind, decode, encode};
-use crate::data::{HEADER_SORT, Invalid, check_key};
+use crate::data::{HEADER_SORT, Invalid, check_key, check_partition_key};
 use crate::record::Record;
 use crate::{RowChange, SourcePosition};
 use bincode::{Decode, Encode};
@@ -27,8 +27,7 @@ pub fn read_plain(record: Record) -> Result<(Vec<u8>, RowChange), (Record, Inval
     let sort_key = record.header(HEADER_SORT).unwrap_or_default().to_vec();
     let checked = match &record.key {
         None => Err(Invalid("it has no key".into())),
-        Some(key) if key.is_empty() => Err(Invalid("the partition key is empty".into())),
-        Some(key) => check_key("partition key", key).and_then(|()| check_key("sort key", &sort_key)),
+        Some(key) => check_partition_key(key).and_then(|()| check_key("sort key", &sort_key)),
     };
     match checked {
         Ok(()) => Ok((record.key.unwrap_or_default(), RowChange { sort_key, value: record.value })),

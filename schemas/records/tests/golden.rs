@@ -13,6 +13,8 @@ mod foreign;
 #[path = "golden_formats/store.rs"]
 mod store;
 
+use rehome_records::{Record, record::Header};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
@@ -46,6 +48,29 @@ impl Sample {
     ) -> Sample {
         let read = move |lines: &Lines| assert_eq!(read(&lines[0].1).as_ref(), Ok(&value));
         Sample { read: Box::new(read), ..Sample::written(name, [("bytes", bytes)]) }
+    }
+
+    /// A sample of a record's key, headers and value, of which the record is made anew and handed to `read`. Lines that
+    /// are added for comparison only are told by `is_note`.
+    pub fn record(name: &str, record: Record, is_note: fn(&str) -> bool, read: impl Fn(Record) + 'static) -> Sample {
+        let mut lines = Lines::new();
+        lines.extend(record.key.map(|key| ("key".to_owned(), key)));
+        lines.extend(record.headers.into_iter().map(|header| (header.name.into_owned(), header.value)));
+        lines.extend(record.value.map(|value| ("value".to_owned(), value)));
+        let read = move |lines: &Lines| {
+            let mut record = Record::default();
+            for (what, bytes) in lines.iter().filter(|(what, _)| !is_note(what)) {
+                match what.as_str() {
+                    "key" => record.key = Some(bytes.clone()),
+                    "value" => record.value = Some(bytes.clone()),
+                    header => {
+                        record.headers.push(Header { name: Cow::Owned(header.to_owned()), value: bytes.clone() });
+                    }
+                }
+            }
+            read(record);
+        };
+        Sample { name: name.to_owned(), lines, read: Box::new(read) }
     }
 
     fn path(&self) -> PathBuf {

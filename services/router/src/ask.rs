@@ -1,9 +1,9 @@
 //! What clients ask and what they are told.
 
-use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SCAN_ROWS_MAX, SOURCE_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, SCAN_ROWS_MAX};
 use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, Offset, RequestId, ShardId, Version};
 use rehome_ports::{ReadAnswer, ReadKind, ReadLevel, Remedy, Row};
-use rehome_records::{FirstAnswer, Operation, SourcePosition, Verdict};
+use rehome_records::{FirstAnswer, Operation, SourcePosition, Verdict, data};
 use thiserror::Error;
 
 /// A write, before it has a route.
@@ -135,16 +135,9 @@ pub type ScanDone = Box<dyn FnOnce(Result<ScanAnswer, Refused>) + Send>;
 
 /// Refuses a write that breaks a limit; it never helps to ask the same again.
 pub(crate) fn check_write(ask: &WriteAsk, value_bytes_max: usize) -> Result<(), Refused> {
-    check_key("partition key", &ask.partition_key)?;
-    if ask.partition_key.is_empty() {
-        return Err(Refused::not_applied("empty_key", "the partition key is empty"));
-    }
-    if let Some(source) = &ask.source
-        && (source.source.is_empty() || source.source.len() > SOURCE_BYTES_MAX)
-    {
-        let bytes = source.source.len();
-        let message = format!("the name of a source has 1 to {SOURCE_BYTES_MAX} bytes, not {bytes}");
-        return Err(Refused::not_applied("bad_source", message));
+    check_partition_key(&ask.partition_key)?;
+    if let Some(source) = &ask.source {
+        data::check_source(&source.source).map_err(|invalid| Refused::not_applied("bad_source", invalid.0))?;
     }
     let changes = match &ask.operation {
         Operation::Change(change) | Operation::ChangeIf { change, .. } => std::slice::from_ref(change),
@@ -155,7 +148,8 @@ pub(crate) fn check_write(ask: &WriteAsk, value_bytes_max: usize) -> Result<(), 
     };
     let mut bytes = 0;
     for change in changes {
-        check_key("sort key", &change.sort_key)?;
+        data::check_key("sort key", &change.sort_key)
+            .map_err(|invalid| Refused::not_applied("key_too_large", invalid.0))?;
         let value_bytes = change.value.as_ref().map_or(0, Vec::len);
         if value_bytes > value_bytes_max {
             let message = format!("a value has at most {value_bytes_max} bytes here, not {value_bytes}");
@@ -178,10 +172,7 @@ pub(crate) fn check_read(ask: &ReadAsk) -> Result<&[u8], Refused> {
             return Err(Refused::not_applied("not_one_key", "a scan reads many keys: ask for it as a scan"));
         }
     };
-    check_key("partition key", partition_key)?;
-    if partition_key.is_empty() {
-        return Err(Refused::not_applied("empty_key", "the partition key is empty"));
-    }
+    check_partition_key(partition_key)?;
     Ok(partition_key)
 }
 
@@ -193,10 +184,7 @@ pub(crate) fn check_scan(ask: &ScanAsk) -> Result<(), Refused> {
     Ok(())
 }
 
-fn check_key(what: &str, key: &[u8]) -> Result<(), Refused> {
-    if key.len() > KEY_BYTES_MAX {
-        let message = format!("a {what} has at most {KEY_BYTES_MAX} bytes, not {}", key.len());
-        return Err(Refused::not_applied("key_too_large", message));
-    }
-    Ok(())
+fn check_partition_key(key: &[u8]) -> Result<(), Refused> {
+    let code = if key.is_empty() { "empty_key" } else { "key_too_large" };
+    data::check_partition_key(key).map_err(|invalid| Refused::not_applied(code, invalid.0))
 }

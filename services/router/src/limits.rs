@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-pub use rehome_records::data::{KEY_BYTES_MAX, SOURCE_BYTES_MAX};
+pub use rehome_records::data::KEY_BYTES_MAX;
 
 /// Limits of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Records of data topics: headers, operations and marks, and how a local log keeps them.
 
-use crate::{Lines, Sample};
+use crate::Sample;
 use rehome_keyspace::{AttemptId, Epoch, KeyRange, MoveId, Nonce, Offset, RequestId, Selector, Version};
 use rehome_records::data::AttemptMark;
-use rehome_records::record::Header;
 use rehome_records::{Condition, DataRecord, Logged, Mark, Operation, Record, RowChange, SourcePosition, Write};
-use std::borrow::Cow;
+
+/// A line of a write that is no part of its record.
+const CONTENT_HASH: &str = "content-hash";
 
 pub fn selector() -> Selector {
     Selector::new(vec![KeyRange::new(vec![0, 0, 0, 7], Some(vec![0, 0, 0, 8])), KeyRange::new(vec![0, 0, 4, 0], None)])
@@ -15,7 +16,7 @@ pub fn samples() -> Vec<Sample> {
     let writes = writes().into_iter().map(|(name, write)| {
         let mut sample = record(name, DataRecord::Write(write.clone()), write.clone().into_record());
         // Stored beside request ids and compared with those of later retries.
-        sample.lines.push(("content-hash".into(), write.content_hash().to_be_bytes().to_vec()));
+        sample.lines.push((CONTENT_HASH.into(), write.content_hash().to_be_bytes().to_vec()));
         sample
     });
     let marks =
@@ -25,25 +26,8 @@ pub fn samples() -> Vec<Sample> {
 
 /// A sample of a record's key, headers and value, which is read back as what it means.
 fn record(name: &str, meaning: DataRecord, record: Record) -> Sample {
-    let mut lines = Lines::new();
-    lines.extend(record.key.map(|key| ("key".to_owned(), key)));
-    lines.extend(record.headers.into_iter().map(|header| (header.name.into_owned(), header.value)));
-    lines.extend(record.value.map(|value| ("value".to_owned(), value)));
-    let read = move |lines: &Lines| {
-        let mut record = Record::default();
-        for (what, bytes) in lines {
-            match what.as_str() {
-                "key" => record.key = Some(bytes.clone()),
-                "value" => record.value = Some(bytes.clone()),
-                "content-hash" => {}
-                header => {
-                    record.headers.push(Header { name: Cow::Owned(header.to_owned()), value: bytes.clone() });
-                }
-            }
-        }
-        assert_eq!(DataRecord::read(&record).as_ref(), Ok(&meaning));
-    };
-    Sample { name: name.to_owned(), lines, read: Box::new(read) }
+    let read = move |record| assert_eq!(DataRecord::read(&record).as_ref(), Ok(&meaning));
+    Sample::record(name, record, |line| line == CONTENT_HASH, read)
 }
 
 fn writes() -> Vec<(&'static str, Write)> {

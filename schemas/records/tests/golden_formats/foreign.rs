@@ -1,10 +1,10 @@
 //! What belongs to foreign producers: progress of forwarders, and rejected records.
 
-use crate::{Lines, Sample};
+use crate::Sample;
 use rehome_keyspace::Offset;
+use rehome_records::Record;
 use rehome_records::inbox::InboxProgress;
 use rehome_records::rejects::{Rejected, RejectedAt, RejectedFrom};
-use rehome_records::{Record, header_name, record::Header};
 
 pub fn samples() -> Vec<Sample> {
     let progress = InboxProgress {
@@ -27,20 +27,6 @@ pub fn samples() -> Vec<Sample> {
 
 fn rejected(name: &str, rejected: Rejected) -> Sample {
     let record = rejected.clone().into_record();
-    let mut lines = Lines::new();
-    lines.extend(record.key.map(|key| ("key".to_owned(), key)));
-    lines.extend(record.headers.into_iter().map(|header| (header.name.into_owned(), header.value)));
-    lines.extend(record.value.map(|value| ("value".to_owned(), value)));
-    let read = move |lines: &Lines| {
-        let mut record = Record::default();
-        for (what, bytes) in lines {
-            match what.as_str() {
-                "key" => record.key = Some(bytes.clone()),
-                "value" => record.value = Some(bytes.clone()),
-                name => record.headers.push(Header { name: header_name(name), value: bytes.clone() }),
-            }
-        }
-        assert_eq!(Rejected::read(record).as_ref(), Ok(&rejected));
-    };
-    Sample { name: name.to_owned(), lines, read: Box::new(read) }
+    let read = move |record| assert_eq!(Rejected::read(record).as_ref(), Ok(&rejected));
+    Sample::record(name, record, |_| false, read)
 }
