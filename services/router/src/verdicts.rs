@@ -3,7 +3,7 @@
 use rehome_keyspace::{KeyspaceId, Offset, ShardId};
 use rehome_ports::{VerdictBatch, VerdictSink};
 use rehome_records::Verdict;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Verdicts that are kept of each shard. Reason: seconds of a busy shard, which is when a producer asks.
@@ -27,14 +27,53 @@ pub type ToldDone = Box<dyn FnOnce(Told) + Send>;
 /// Verdicts by position. Clones are the same.
 #[derive(Clone, Default)]
 pub struct Verdicts {
-    shards: Arc<Mutex<BTreeMap<(KeyspaceId, ShardId), Shard>>>,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    shards: BTreeMap<(KeyspaceId, ShardId), Shard>,
+    /// Questions so far.
+    asked: u64,
+}
+
+/// Names one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    keyspace: KeyspaceId,
+    shard: ShardId,
+    offset: Offset,
+    number: u64,
 }
 
 #[derive(Default)]
 struct Shard {
-    kept: BTreeMap<Offset, Verdict>,
+    /// By offset, ascending.
+    kept: VecDeque<(Offset, Verdict)>,
     applied: Option<Offset>,
-    waiting: BTreeMap<Offset, Vec<ToldDone>>,
+    /// By position, then in the order in which they were asked.
+    waiting: BTreeMap<(Offset, u64), ToldDone>,
+}
+
+impl Shard {
+    /// Verdicts come in the order of offsets, but for those that another replica tells late or again.
+    fn keep(&mut self, offset: Offset, verdict: Verdict) {
+        match self.kept.back() {
+            Some((newest, _)) if *newest >= offset => match self.find(offset) {
+                Ok(at) => self.kept[at].1 = verdict,
+                Err(at) => self.kept.insert(at, (offset, verdict)),
+            },
+            _ => self.kept.push_back((offset, verdict)),
+        }
+    }
+
+    fn find(&self, offset: Offset) -> Result<usize, usize> {
+        self.kept.binary_search_by_key(&offset, |(kept, _)| *kept)
+    }
+
+    fn get(&self, offset: Offset) -> Option<Verdict> {
+        self.find(offset).ok().map(|at| self.kept[at].1.clone())
+    }
 }
 
 impl Verdicts {
@@ -48,50 +87,53 @@ impl Verdicts {
     }
 
     fn note(&self, batch: &VerdictBatch) {
-        let mut shards = self.lock();
-        let shard = shards.entry((batch.keyspace, batch.shard)).or_default();
+        let mut known = self.lock();
+        let shard = known.shards.entry((batch.keyspace, batch.shard)).or_default();
         for (offset, verdict) in &batch.verdicts {
-            shard.kept.insert(*offset, verdict.clone());
+            shard.keep(*offset, verdict.clone());
         }
         while shard.kept.len() > KEPT_MAX {
-            shard.kept.pop_first();
+            shard.kept.pop_front();
         }
         shard.applied = shard.applied.max(Some(batch.applied));
-        let later = shard.waiting.split_off(&batch.applied.next());
-        let due = std::mem::replace(&mut shard.waiting, later);
-        let told = due.into_iter().flat_map(|(offset, waiting)| {
-            let told = shard.kept.get(&offset).cloned().map_or(Told::Unknown, Told::Verdict);
-            waiting.into_iter().map(move |done| (done, told.clone()))
-        });
+        let later = shard.waiting.split_off(&(batch.applied.next(), 0));
+        let due = std::mem::replace(&mut shard.waiting, later).into_iter();
+        let told = due.map(|((offset, _), done)| (done, shard.get(offset).map_or(Told::Unknown, Told::Verdict)));
         let told: Vec<_> = told.collect();
-        drop(shards);
+        drop(known);
         told.into_iter().for_each(|(done, told)| done(told));
     }
 
     /// Tells the verdict on that position, once it was passed.
-    pub fn ask(&self, keyspace: KeyspaceId, shard: ShardId, offset: Offset, done: ToldDone) {
-        let mut shards = self.lock();
-        let waiting: usize = shards.values().map(|shard| shard.waiting.len()).sum();
-        let shard = shards.entry((keyspace, shard)).or_default();
-        let told = match shard.kept.get(&offset) {
-            Some(verdict) => Told::Verdict(verdict.clone()),
+    pub fn ask(&self, keyspace: KeyspaceId, shard: ShardId, offset: Offset, done: ToldDone) -> Question {
+        let mut known = self.lock();
+        let question = Question { keyspace, shard, offset, number: known.asked };
+        known.asked += 1;
+        let waiting: usize = known.shards.values().map(|shard| shard.waiting.len()).sum();
+        let shard = known.shards.entry((keyspace, shard)).or_default();
+        let told = match shard.get(offset) {
+            Some(verdict) => Told::Verdict(verdict),
             None if shard.applied.is_some_and(|applied| offset <= applied) => Told::Unknown,
             None if waiting >= WAITING_MAX => Told::Overloaded,
-            None => return shard.waiting.entry(offset).or_default().push(done),
+            None => {
+                shard.waiting.insert((offset, question.number), done);
+                return question;
+            }
         };
-        drop(shards);
+        drop(known);
         done(told);
+        question
     }
 
-    /// Forgets questions of which nobody waits for the answer, at or before that position.
-    pub fn forget(&self, keyspace: KeyspaceId, shard: ShardId, offset: Offset) {
-        if let Some(shard) = self.lock().get_mut(&(keyspace, shard)) {
-            shard.waiting.remove(&offset);
+    /// Forgets a question of which nobody waits for the answer; others of the same position stay.
+    pub fn forget(&self, question: Question) {
+        if let Some(shard) = self.lock().shards.get_mut(&(question.keyspace, question.shard)) {
+            shard.waiting.remove(&(question.offset, question.number));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(KeyspaceId, ShardId), Shard>> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,6 +167,35 @@ mod tests {
         let told = vec![(Offset(9), Verdict::StaleRoute)];
         sink(VerdictBatch { keyspace: KEYSPACE, shard: SHARD, verdicts: told, applied: Offset(9) });
         assert_eq!(nine.try_recv(), Ok(Told::Verdict(Verdict::StaleRoute)));
+    }
+
+    #[test]
+    fn a_question_that_is_forgotten_takes_no_other_of_its_position_along() {
+        let verdicts = Verdicts::default();
+        let (tell, first) = mpsc::channel();
+        let question = verdicts.ask(KEYSPACE, SHARD, Offset(7), Box::new(move |told| drop(tell.send(told))));
+        let second = ask(&verdicts, 7);
+        verdicts.forget(question);
+        let told = vec![(Offset(7), Verdict::StaleRoute)];
+        let batch = VerdictBatch { keyspace: KEYSPACE, shard: SHARD, verdicts: told, applied: Offset(7) };
+        verdicts.sink(Arc::new(drop))(batch);
+        assert_eq!(second.try_recv(), Ok(Told::Verdict(Verdict::StaleRoute)));
+        assert!(first.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_verdict_that_is_told_late_or_again_is_known_as_well() {
+        let verdicts = Verdicts::default();
+        let sink = verdicts.sink(Arc::new(drop));
+        let accepted = |offset| Verdict::Accepted { version: Version { epoch: Epoch(1), offset: Offset(offset) } };
+        for offsets in [[4, 9], [5, 7], [7, 9]] {
+            let told = offsets.map(|offset| (Offset(offset), accepted(offset))).to_vec();
+            sink(VerdictBatch { keyspace: KEYSPACE, shard: SHARD, verdicts: told, applied: Offset(offsets[1]) });
+        }
+        for offset in [4, 5, 7, 9] {
+            assert_eq!(ask(&verdicts, offset).try_recv(), Ok(Told::Verdict(accepted(offset))), "{offset}");
+        }
+        assert_eq!(ask(&verdicts, 6).try_recv(), Ok(Told::Unknown));
     }
 
     #[test]

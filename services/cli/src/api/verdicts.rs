@@ -32,11 +32,11 @@ pub async fn verdict(
     let (tell, told) = oneshot::channel();
     let done = Box::new(move |told| drop(tell.send(told)));
     let (shard, offset) = (ShardId(shard), Offset(offset));
-    state.cluster.verdicts().ask(keyspace.id, shard, offset, done);
+    let question = state.cluster.verdicts().ask(keyspace.id, shard, offset, done);
     let told = match timeout(WAIT, told).await {
         Ok(told) => told.map_err(|_| Refusal::stopped())?,
         Err(_) => {
-            state.cluster.verdicts().forget(keyspace.id, shard, offset);
+            state.cluster.verdicts().forget(question);
             let message = format!("shard {shard} has not judged {offset} yet");
             return Err(Refusal::new("verdict_pending", message));
         }
