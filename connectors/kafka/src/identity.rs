@@ -22,7 +22,6 @@ pub struct Identity {
 #[derive(Default)]
 struct State {
     leaders: Vec<i32>,
-    writable: u32,
     differing: u32,
     wakers: BTreeMap<u64, Waker>,
     next_waker: u64,
@@ -36,17 +35,6 @@ impl Identity {
 
     pub fn partitions(&self) -> u32 {
         u32::try_from(self.state().leaders.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Partitions that the producers have learnt of. What is heard of a topic elsewhere, no producer knows yet.
-    pub fn writable(&self) -> u32 {
-        self.state().writable
-    }
-
-    /// The producers have learnt of so many partitions.
-    pub fn learnt(&self, partitions: u32) {
-        let mut state = self.state();
-        state.writable = state.writable.max(partitions);
     }
 
     /// The broker that leads the partition, as far as is known; -1 where it is not.

@@ -9,7 +9,6 @@ use crate::readers::Readers;
 use crate::tail::KafkaTail;
 use crate::topics::{Topics, missing};
 use crate::waiting::{Call, Waiting};
-use rdkafka::error::KafkaError;
 use rehome_keyspace::Offset;
 use rehome_ports::{AppendDone, EndDone, Lane, Log, PortError, Tail, Waker};
 use rehome_records::{Record, TopicPartition};
@@ -105,21 +104,16 @@ impl Parts {
     fn find(&self, partition: &TopicPartition) -> Result<Arc<Identity>, PortError> {
         let name = self.config.name(&partition.topic);
         let identity = self.topics.with_partition(&name, partition.partition)?;
-        self.teach(&name, &identity).map_err(|error| errors::unanswered(&format!("topic `{name}`"), &error))?;
-        if identity.writable() > partition.partition { Ok(identity) } else { Err(missing(&name, partition.partition)) }
+        for lane in [&self.data, &self.protocol] {
+            lane.refresh(&name, self.config.request_timeout)
+                .map_err(|error| errors::unanswered(&format!("topic `{name}`"), &error))?;
+        }
+        Ok(identity)
     }
 
-    /// Lets both producers learn of the topic's partitions.
-    fn teach(&self, name: &str, identity: &Identity) -> Result<(), KafkaError> {
-        let known = [&self.data, &self.protocol].map(|lane| lane.refresh(name, self.config.request_timeout));
-        let [data, protocol] = known;
-        identity.learnt(data?.min(protocol?));
-        Ok(())
-    }
-
-    /// Calls at once where the producers know the partition and nobody waits for its topic; else once it is found.
+    /// Calls at once where the topic is known and nobody waits for it; else once it is found.
     fn with_topic(&self, partition: &TopicPartition, name: &str, call: Call) {
-        let known = self.topics.known(name).filter(|identity| identity.writable() > partition.partition);
+        let known = self.topics.known(name).filter(|identity| identity.partitions() > partition.partition);
         match known {
             Some(identity) if !self.waiting.has(&partition.topic) => match identity.lost() {
                 Some(lost) => call(Err(errors::lost(name, lost))),
@@ -153,11 +147,13 @@ impl Log for KafkaLog {
     fn ensure_topic(&self, topic: &str, partitions: u32) -> Result<(), PortError> {
         let parts = &self.parts;
         let name = parts.config.name(topic);
-        let identity = parts.topics.ensure(&name, partitions)?;
+        parts.topics.ensure(&name, partitions)?;
         parts.readers.forget(&name);
-        parts
-            .teach(&name, &identity)
-            .map_err(|error| PortError::unknown(format!("topic `{name}` is there, but: {error}")))
+        for lane in [&parts.data, &parts.protocol] {
+            lane.refresh(&name, parts.config.request_timeout)
+                .map_err(|error| PortError::unknown(format!("topic `{name}` is there, but: {error}")))?;
+        }
+        Ok(())
     }
 
     fn remove_topic(&self, topic: &str) -> Result<(), PortError> {

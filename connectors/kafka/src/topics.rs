@@ -55,7 +55,7 @@ impl Topics {
     }
 
     /// Makes or grows the topic; returns once every partition has a leader.
-    pub fn ensure(&self, name: &str, partitions: u32) -> Result<Arc<Identity>, PortError> {
+    pub fn ensure(&self, name: &str, partitions: u32) -> Result<(), PortError> {
         let deadline = Instant::now() + self.config.topic_timeout;
         loop {
             match self.describe(name)? {
@@ -70,7 +70,7 @@ impl Topics {
                     self.grow(name, partitions)?;
                 }
                 Some(described) if described.leaders.iter().all(|leader| *leader >= 0) => {
-                    return self.remember(name, &described);
+                    return self.remember(name, &described).map(drop);
                 }
                 Some(_) => {}
             }

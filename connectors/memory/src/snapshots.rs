@@ -1,6 +1,6 @@
 //! The SnapshotStore port in memory. Runs can be damaged.
 
-use rehome_ports::{PortError, Run, SnapshotStore, SnapshotWriter};
+use rehome_ports::{FinishedParts, PartWriter, PortError, Run, SnapshotStore, SnapshotWriter, run_name};
 use rehome_records::{Manifest, RunInfo};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,13 +56,8 @@ impl MemorySnapshots {
 impl SnapshotStore for MemorySnapshots {
     fn create(&self, name: &str) -> Result<Box<dyn SnapshotWriter>, PortError> {
         lock(&self.snapshots).insert(name.to_string(), Snapshot::default());
-        let writer = Writer {
-            snapshots: Arc::clone(&self.snapshots),
-            name: name.to_string(),
-            entries: Vec::new(),
-            last_key: None,
-            runs: Vec::new(),
-        };
+        let writer =
+            Writer { snapshots: Arc::clone(&self.snapshots), name: name.to_string(), parts: FinishedParts::default() };
         Ok(Box::new(writer))
     }
 
@@ -97,19 +92,27 @@ impl SnapshotStore for MemorySnapshots {
 struct Writer {
     snapshots: Shared,
     name: String,
+    parts: FinishedParts,
+}
+
+struct Part {
+    snapshots: Shared,
+    name: String,
+    number: u32,
+    parts: FinishedParts,
     entries: Entries,
     last_key: Option<Vec<u8>>,
     runs: Vec<RunInfo>,
 }
 
-impl Writer {
+impl Part {
     fn end_run(&mut self) -> Result<(), PortError> {
         if self.entries.is_empty() {
             return Ok(());
         }
         let entries = std::mem::take(&mut self.entries);
         let info = RunInfo {
-            name: format!("{:06}", self.runs.len()),
+            name: run_name(self.number, self.runs.len()),
             entries: entries.len() as u64,
             bytes: entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum(),
             checksum: checksum(&entries),
@@ -122,7 +125,7 @@ impl Writer {
     }
 }
 
-impl SnapshotWriter for Writer {
+impl PartWriter for Part {
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), PortError> {
         if self.last_key.as_deref().is_some_and(|last| key <= last) {
             return Err(PortError::broken(format!("keys of snapshot {} do not ascend", self.name)));
@@ -132,13 +135,28 @@ impl SnapshotWriter for Writer {
         if self.entries.len() >= RUN_ENTRIES_MAX { self.end_run() } else { Ok(()) }
     }
 
-    fn finish_runs(&mut self) -> Result<Vec<RunInfo>, PortError> {
+    fn finish(mut self: Box<Self>) -> Result<Vec<RunInfo>, PortError> {
         self.end_run()?;
-        Ok(self.runs.clone())
+        self.parts.finished(self.number, &self.runs);
+        Ok(self.runs)
+    }
+}
+
+impl SnapshotWriter for Writer {
+    fn part(&self, number: u32) -> Result<Box<dyn PartWriter>, PortError> {
+        Ok(Box::new(Part {
+            snapshots: Arc::clone(&self.snapshots),
+            name: self.name.clone(),
+            number,
+            parts: self.parts.clone(),
+            entries: Vec::new(),
+            last_key: None,
+            runs: Vec::new(),
+        }))
     }
 
     fn seal(self: Box<Self>, manifest: &Manifest) -> Result<(), PortError> {
-        if manifest.runs != self.runs {
+        if manifest.runs != self.parts.runs() {
             return Err(PortError::broken(format!("the manifest of {} names other runs than were written", self.name)));
         }
         let mut snapshots = lock(&self.snapshots);

@@ -119,6 +119,7 @@ macro_rules! snapshots_conformance {
                 an_altered_run_is_broken,
                 a_missing_run_is_broken,
                 runs_name_every_entry_in_order,
+                parts_that_are_written_at_the_same_time_come_by_number,
                 a_snapshot_of_nothing_has_no_runs,
                 keys_that_do_not_ascend_are_refused,
                 a_manifest_that_names_other_runs_is_refused,

@@ -31,5 +31,7 @@ pub use records::Records;
 pub use replicas::{
     ReadAnswer, ReadDone, ReadKind, ReadLevel, ReadRefused, ReadRequest, Replicas, Row, VerdictBatch, VerdictSink,
 };
-pub use snapshots::{Run, SnapshotStore, SnapshotWriter, plain_name, run_checksum};
+pub use snapshots::{
+    FinishedParts, PartWriter, Run, SnapshotStore, SnapshotWriter, plain_name, run_checksum, run_name,
+};
 pub use store::{BeforeFlush, Change, Reader, Store, Visitor, WriteBatch};

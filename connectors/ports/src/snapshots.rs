@@ -5,9 +5,11 @@
 
 use crate::error::PortError;
 use rehome_records::{Manifest, RunInfo};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xxhash_rust::xxh3::Xxh3;
 
 /// One run of a snapshot, in the shape in which its store can give it.
@@ -38,16 +40,48 @@ pub trait SnapshotStore: Send + Sync {
     fn remove(&self, name: &str) -> Result<(), PortError>;
 }
 
-/// Writes one snapshot.
-pub trait SnapshotWriter {
+/// Writes one snapshot. Its parts can be written at the same time.
+pub trait SnapshotWriter: Sync {
+    /// Starts a part. Its keys lie above those of every part with a lower number.
+    fn part(&self, number: u32) -> Result<Box<dyn PartWriter>, PortError>;
+
+    /// Writes the manifest durably: from here on the snapshot exists.
+    ///
+    /// Errors: the manifest does not name the runs of all finished parts, by number.
+    fn seal(self: Box<Self>, manifest: &Manifest) -> Result<(), PortError>;
+}
+
+/// Writes one part of a snapshot.
+pub trait PartWriter: Send {
     /// Adds an entry; keys ascend strictly.
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), PortError>;
 
-    /// Ends the last run and returns them all, checksummed.
-    fn finish_runs(&mut self) -> Result<Vec<RunInfo>, PortError>;
+    /// Ends the last run and returns them all, checksummed, in order.
+    fn finish(self: Box<Self>) -> Result<Vec<RunInfo>, PortError>;
+}
 
-    /// Writes the manifest durably: from here on the snapshot exists.
-    fn seal(self: Box<Self>, manifest: &Manifest) -> Result<(), PortError>;
+/// The runs of the parts that were finished, for those who implement [`SnapshotWriter`]. Clones are the same.
+#[derive(Clone, Default)]
+pub struct FinishedParts(Arc<Mutex<BTreeMap<u32, Vec<RunInfo>>>>);
+
+impl FinishedParts {
+    pub fn finished(&self, number: u32, runs: &[RunInfo]) {
+        self.lock().insert(number, runs.to_vec());
+    }
+
+    /// Returns the runs of all of them, in key order.
+    pub fn runs(&self) -> Vec<RunInfo> {
+        self.lock().values().flatten().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<RunInfo>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the name of a run: by part, then by its number in it.
+pub fn run_name(part: u32, number: usize) -> String {
+    format!("{part:03}-{number:06}")
 }
 
 /// Returns XXH3-64 and length of a run's file, as [`RunInfo`] tells them.

@@ -32,7 +32,7 @@ pub type BeforeFlush = Arc<dyn Fn() -> Result<(), PortError> + Send + Sync>;
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// Reads entries in key order.
-pub trait Reader {
+pub trait Reader: Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, PortError>;
 
     /// Visits the entries of the range in order (the other way round when `reverse`) until the visitor breaks.

@@ -32,15 +32,16 @@ fn main() {
     let snapshots = SnapshotFolder::open(&dir.join("snapshots")).expect("a folder opens");
     let mut runs = Vec::new();
     rate("exported rows", ROWS, || {
-        let mut writer = snapshots.create("s").expect("a snapshot can be started");
+        let writer = snapshots.create("s").expect("a snapshot can be started");
+        let mut part = writer.part(0).expect("a part can be started");
         let looked = store.snapshot(&mut |reader| {
             reader.scan(&KeyRange::all(), false, &mut |key, value| {
-                writer.add(key, value).expect("keys ascend");
+                part.add(key, value).expect("keys ascend");
                 ControlFlow::Continue(())
             })
         });
         looked.expect("a snapshot works");
-        runs = writer.finish_runs().expect("runs can be ended");
+        runs = part.finish().expect("runs can be ended");
         writer.seal(&manifest(runs.clone())).expect("a snapshot can be sealed");
     });
     println!("exported: {} runs, {} bytes", runs.len(), runs.iter().map(|run| run.bytes).sum::<u64>());
@@ -55,9 +56,10 @@ fn main() {
         let (writes, longest) = writing.stop();
         println!("around: {around}; {writes} batches meanwhile, the longest took {longest:.3?}");
         if !around {
-            let mut writer = snapshots.create("s").expect("a snapshot can be started");
-            (0..ROWS).for_each(|number| writer.add(&key(number), &[b'v'; 116]).expect("keys ascend"));
-            runs = writer.finish_runs().expect("runs can be ended");
+            let writer = snapshots.create("s").expect("a snapshot can be started");
+            let mut part = writer.part(0).expect("a part can be started");
+            (0..ROWS).for_each(|number| part.add(&key(number), &[b'v'; 116]).expect("keys ascend"));
+            runs = part.finish().expect("runs can be ended");
             writer.seal(&manifest(runs.clone())).expect("a snapshot can be sealed");
         }
     }

@@ -1,7 +1,7 @@
 //! Snapshots in a local folder: one folder each, with its runs, and its manifest last.
 
 use crate::errors::{not_read, not_written};
-use crate::run_writer::RunWriter;
+use crate::run_writer::FolderWriter;
 use rehome_ports::{PortError, Run, SnapshotStore, SnapshotWriter, plain_name, run_checksum};
 use rehome_records::{Manifest, RunInfo};
 use std::io::{self, ErrorKind};
@@ -44,7 +44,7 @@ impl SnapshotStore for SnapshotFolder {
         self.throw_away(&folder)
             .and_then(|()| std::fs::create_dir(&folder))
             .map_err(|error| not_written(&folder, &error))?;
-        Ok(Box::new(RunWriter::new(folder, self.run_bytes)))
+        Ok(Box::new(FolderWriter::new(folder, self.run_bytes)))
     }
 
     fn manifest(&self, name: &str) -> Result<Option<Manifest>, PortError> {

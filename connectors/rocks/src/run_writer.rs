@@ -3,12 +3,13 @@
 use crate::errors::{not_written, rocks};
 use crate::folder::MANIFEST;
 use crate::options::RUNS;
-use rehome_ports::{PortError, SnapshotWriter, run_checksum};
+use rehome_ports::{FinishedParts, PartWriter, PortError, SnapshotWriter, run_checksum, run_name};
 use rehome_records::{Manifest, RunInfo};
 use rocksdb::SstFileWriter;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
 /// Bytes of entries in a run. Reason: where removals lie in the way, runs are taken in on the top level, and from 20
 /// tables there every flush waits for a compaction: 28 small runs made one wait for 8 s.
 const RUN_BYTES: u64 = 64 << 20;
@@ -20,9 +21,49 @@ const KEPT_FREE_BYTES: u64 = 64 << 20;
 const CHECK_ROOM_EVERY_BYTES: u64 = 4 << 20;
 
 /// Writes one snapshot into its folder.
-pub struct RunWriter {
+pub struct FolderWriter {
     dir: PathBuf,
     run_bytes: u64,
+    parts: FinishedParts,
+}
+
+impl FolderWriter {
+    pub fn new(dir: PathBuf, run_bytes: Option<u64>) -> FolderWriter {
+        FolderWriter { dir, run_bytes: run_bytes.unwrap_or(RUN_BYTES), parts: FinishedParts::default() }
+    }
+}
+
+impl SnapshotWriter for FolderWriter {
+    fn part(&self, number: u32) -> Result<Box<dyn PartWriter>, PortError> {
+        Ok(Box::new(RunWriter {
+            dir: self.dir.clone(),
+            run_bytes: self.run_bytes,
+            part: number,
+            parts: self.parts.clone(),
+            unchecked_bytes: CHECK_ROOM_EVERY_BYTES,
+            current: None,
+            last_key: Vec::new(),
+            any_key: false,
+            runs: Vec::new(),
+        }))
+    }
+
+    fn seal(self: Box<Self>, manifest: &Manifest) -> Result<(), PortError> {
+        if manifest.runs != self.parts.runs() {
+            let message = format!("the manifest of {} names other runs than were written", self.dir.display());
+            return Err(PortError::broken(message));
+        }
+        let path = self.dir.join(MANIFEST);
+        write_durably(&path, &manifest.encode()).map_err(|error| not_written(&path, &error))
+    }
+}
+
+/// Writes the runs of one part.
+struct RunWriter {
+    dir: PathBuf,
+    run_bytes: u64,
+    part: u32,
+    parts: FinishedParts,
     /// Bytes of entries since the room was looked at.
     unchecked_bytes: u64,
     current: Option<Current>,
@@ -39,18 +80,6 @@ struct Current {
 }
 
 impl RunWriter {
-    pub fn new(dir: PathBuf, run_bytes: Option<u64>) -> RunWriter {
-        RunWriter {
-            dir,
-            unchecked_bytes: CHECK_ROOM_EVERY_BYTES,
-            run_bytes: run_bytes.unwrap_or(RUN_BYTES),
-            current: None,
-            last_key: Vec::new(),
-            any_key: false,
-            runs: Vec::new(),
-        }
-    }
-
     /// Errors: `NotApplied` when the disk has no room for a copy; what was written so far is of no use.
     fn check_room(&mut self, entry_bytes: u64) -> Result<(), PortError> {
         self.unchecked_bytes += entry_bytes;
@@ -84,7 +113,7 @@ impl RunWriter {
     }
 }
 
-impl SnapshotWriter for RunWriter {
+impl PartWriter for RunWriter {
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), PortError> {
         if self.any_key && key <= self.last_key.as_slice() {
             return Err(PortError::broken(format!("keys of {} do not ascend", self.dir.display())));
@@ -96,7 +125,7 @@ impl SnapshotWriter for RunWriter {
         let current = match &mut self.current {
             Some(current) => current,
             none => {
-                let name = format!("{:06}.sst", self.runs.len());
+                let name = format!("{}.sst", run_name(self.part, self.runs.len()));
                 let writer = start_run(&self.dir.join(&name))?;
                 none.insert(Current { writer, name, entries: 0, bytes: 0 })
             }
@@ -107,18 +136,10 @@ impl SnapshotWriter for RunWriter {
         if current.bytes >= self.run_bytes { self.end_run() } else { Ok(()) }
     }
 
-    fn finish_runs(&mut self) -> Result<Vec<RunInfo>, PortError> {
+    fn finish(mut self: Box<Self>) -> Result<Vec<RunInfo>, PortError> {
         self.end_run()?;
-        Ok(self.runs.clone())
-    }
-
-    fn seal(self: Box<Self>, manifest: &Manifest) -> Result<(), PortError> {
-        if self.current.is_some() || manifest.runs != self.runs {
-            let message = format!("the manifest of {} names other runs than were written", self.dir.display());
-            return Err(PortError::broken(message));
-        }
-        let path = self.dir.join(MANIFEST);
-        write_durably(&path, &manifest.encode()).map_err(|error| not_written(&path, &error))
+        self.parts.finished(self.part, &self.runs);
+        Ok(self.runs)
     }
 }
 

@@ -48,9 +48,29 @@ impl KeyRange {
         end.as_ref().is_none_or(|end| start < *end).then_some(KeyRange { start, end })
     }
 
+    /// Returns how many slots the range touches, at least.
+    fn slots(&self) -> u64 {
+        let end = self.end.as_deref().map_or(1 << 32, |end| u64::from(slot_of(end)));
+        end.saturating_sub(u64::from(slot_of(&self.start))).max(1)
+    }
+
+    /// Returns the start of the slot that comes so many after the one of the start.
+    fn cut(&self, slots: u64) -> Vec<u8> {
+        let slot = u64::from(slot_of(&self.start)) + slots;
+        u32::try_from(slot).unwrap_or(u32::MAX).to_be_bytes().to_vec()
+    }
+
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         self.end.as_ref().is_none_or(|end| other.start < *end) && other.end.as_ref().is_none_or(|end| self.start < *end)
     }
+}
+
+/// Reads the slot at the front of a placed key, or of where a range starts or ends.
+fn slot_of(bytes: &[u8]) -> u32 {
+    let mut slot = [0; 4];
+    let known = bytes.len().min(slot.len());
+    slot[..known].copy_from_slice(&bytes[..known]);
+    u32::from_be_bytes(slot)
 }
 
 impl fmt::Debug for KeyRange {
@@ -119,6 +139,35 @@ impl Selector {
         false
     }
 
+    /// Returns the set in at most so many parts, in key order, each with about as many slots. What lies within one slot
+    /// stays together.
+    pub fn parts(&self, count: u32) -> Vec<Selector> {
+        let widths: Vec<u64> = self.ranges.iter().map(KeyRange::slots).collect();
+        let share = widths.iter().sum::<u64>().div_ceil(u64::from(count.max(1))).max(1);
+        let (mut parts, mut part, mut left) = (Vec::new(), Vec::new(), share);
+        for (range, width) in self.ranges.iter().zip(widths) {
+            let (mut range, mut width) = (range.clone(), width);
+            while width > left {
+                let cut = range.cut(left);
+                part.push(KeyRange::new(range.start, Some(cut.clone())));
+                parts.push(Selector { ranges: std::mem::take(&mut part) });
+                range = KeyRange::new(cut, range.end);
+                width -= left;
+                left = share;
+            }
+            part.push(range);
+            left -= width;
+            if left == 0 {
+                parts.push(Selector { ranges: std::mem::take(&mut part) });
+                left = share;
+            }
+        }
+        if !part.is_empty() {
+            parts.push(Selector { ranges: part });
+        }
+        parts
+    }
+
     pub fn overlaps_range(&self, range: &KeyRange) -> bool {
         self.ranges.iter().any(|mine| mine.overlaps(range))
     }
@@ -143,6 +192,7 @@ impl fmt::Display for Hex<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn range(start: &[u8], end: &[u8]) -> KeyRange {
         KeyRange::new(start.to_vec(), Some(end.to_vec()))
@@ -192,5 +242,37 @@ mod tests {
         assert_eq!(range(b"a", b"f").intersection(&range(b"f", b"z")), None);
         assert_eq!(KeyRange::all().intersection(&range(b"f", b"z")), Some(range(b"f", b"z")));
         assert!(!range(b"a", b"f").overlaps(&range(b"f", b"z")));
+    }
+
+    #[test]
+    fn parts_of_a_whole_shard_have_as_many_slots_each() {
+        let slot = |slot: u32| slot.to_be_bytes().to_vec();
+        let all = Selector::new(vec![KeyRange::new(slot(8), Some(slot(16)))]);
+        let part = |from, to| Selector::new(vec![KeyRange::new(slot(from), Some(slot(to)))]);
+        assert_eq!(all.parts(4), [part(8, 10), part(10, 12), part(12, 14), part(14, 16)]);
+        assert_eq!(all.parts(3), [part(8, 11), part(11, 14), part(14, 16)]);
+        assert_eq!(all.parts(0), [all.clone()]);
+        assert_eq!(part(8, 9).parts(4), [part(8, 9)], "a slot stays together");
+        assert_eq!(Selector::new(vec![KeyRange::all()]).parts(2).len(), 2);
+        assert_eq!(Selector::new(Vec::new()).parts(4), []);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_the_set_again_in_order(
+            bounds in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..6), 2..20),
+            count in 0u32..7,
+        ) {
+            let bounds: Vec<_> = bounds.into_iter().collect();
+            let ranges = bounds.chunks_exact(2).map(|pair| range(&pair[0], &pair[1])).collect();
+            let selector = Selector::new(ranges);
+            let parts = selector.parts(count);
+            prop_assert!(parts.len() as u32 <= count.max(1));
+            prop_assert!(parts.iter().all(|part| !part.is_empty()));
+            let ranges: Vec<_> = parts.iter().flat_map(|part| part.ranges().to_vec()).collect();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end.as_ref().is_some_and(|end| *end <= pair[1].start)));
+            prop_assert!(ranges.iter().all(|range| range.end.as_ref().is_none_or(|end| range.start < *end)));
+            prop_assert_eq!(Selector::new(ranges), selector);
+        }
     }
 }

@@ -88,10 +88,12 @@ pub fn kind_of_range(kind: u8, range: &KeyRange) -> KeyRange {
 
 /// Returns every range of store keys that moves with the selector, in key order.
 pub fn selector_ranges(selector: &Selector) -> Vec<KeyRange> {
-    KINDS_OF_KEYS
-        .iter()
-        .flat_map(|&kind| selector.ranges().iter().map(move |range| kind_of_range(kind, range)))
-        .collect()
+    KINDS_OF_KEYS.iter().flat_map(|&kind| kind_ranges(kind, selector)).collect()
+}
+
+/// Returns every range of store keys of one kind that moves with the selector, in key order.
+pub fn kind_ranges(kind: u8, selector: &Selector) -> Vec<KeyRange> {
+    selector.ranges().iter().map(|range| kind_of_range(kind, range)).collect()
 }
 
 /// Returns the range of all rows of one partition key.

@@ -1,16 +1,20 @@
 //! The long work beside the turns: export, ingest, wipe. Runs in a job of its own and tells the replica when it is done.
 
 use crate::step::{Jobs, Step, StepHook};
-use rehome_keyspace::{KeyspaceId, MoveId, Selector, ShardId};
+use rehome_keyspace::{KeyRange, KeyspaceId, MoveId, Selector, ShardId};
 use rehome_ports::{PortError, Reader, SnapshotStore, Store, around};
 use rehome_records::store_value::{StateRegion, StoredApplied, StoredOutbound};
 use rehome_records::{Digest, Manifest, SlotState, store_key};
 use rehome_shard_core::digest_entry;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Entries between two moments at which the copier gives way: less than one millisecond.
 const ENTRIES_BETWEEN_YIELDS: u64 = 200;
+
+/// Parts in which a selector is copied and counted. Reason: enough to share them evenly among a few processors; each of
+/// each kind begins a run of its own, and a store takes in few large runs better than many small ones.
+const PARTS: u32 = 4;
 
 /// What a copier works with.
 #[derive(Clone)]
@@ -63,10 +67,13 @@ impl Copier {
             if let Some(region) = states.iter().find(|region| !matches!(region.state, SlotState::Owned { .. })) {
                 return Err(PortError::not_applied(format!("{region:?} is not owned here at {applied:?}")));
             }
-            let mut writer = self.snapshots.create(&name)?;
-            let digest = around(&self.hook, Step::ExportRuns, || {
-                each_entry(reader, &outbound.selector, &mut |key, value| writer.add(key, value), &mut || {
-                    self.jobs.give_way()
+            let writer = self.snapshots.create(&name)?;
+            let (digest, runs) = around(&self.hook, Step::ExportRuns, || {
+                self.in_parts(&outbound.selector, &|number, ranges| {
+                    let mut part = writer.part(number)?;
+                    let mut give_way = || self.jobs.give_way();
+                    let digest = each_entry(reader, ranges, &mut |key, value| part.add(key, value), &mut give_way)?;
+                    Ok((digest, part.finish()?))
                 })
             })?;
             let manifest = Manifest {
@@ -79,7 +86,7 @@ impl Copier {
                 digest,
                 states,
                 fences: outbound.fences.clone(),
-                runs: writer.finish_runs()?,
+                runs: runs.concat(),
             };
             around(&self.hook, Step::SealSnapshot, || writer.seal(&manifest))?;
             exported = Some(Exported { manifest, base: digest.minus(outbound.change) });
@@ -99,9 +106,7 @@ impl Copier {
         self.store.snapshot(&mut |reader| {
             let outbound = outbound_of(reader, move_id)?;
             // It never gives way: a cutover may be waiting for it.
-            let digest = around(&self.hook, Step::Count, || {
-                each_entry(reader, &outbound.selector, &mut |_, _| Ok(()), &mut || {})
-            })?;
+            let digest = around(&self.hook, Step::Count, || self.digest(reader, &outbound.selector, &|| {}))?;
             base = Some(digest.minus(outbound.change));
             Ok(())
         })?;
@@ -124,7 +129,7 @@ impl Copier {
         let digest = around(&self.hook, Step::ReadBack, || {
             let mut digest = Digest::default();
             self.store.snapshot(&mut |reader| {
-                digest = each_entry(reader, selector, &mut |_, _| Ok(()), &mut || self.jobs.give_way())?;
+                digest = self.digest(reader, selector, &|| self.jobs.give_way())?;
                 Ok(())
             })?;
             Ok::<_, PortError>(digest)
@@ -136,6 +141,52 @@ impl Copier {
             )));
         }
         Ok(manifest)
+    }
+
+    /// Counts the digest of the selector.
+    fn digest(
+        &self,
+        reader: &dyn Reader,
+        selector: &Selector,
+        give_way: &(dyn Fn() + Sync),
+    ) -> Result<Digest, PortError> {
+        let count =
+            |_, ranges: &[KeyRange]| Ok((each_entry(reader, ranges, &mut |_, _| Ok(()), &mut || give_way())?, ()));
+        self.in_parts(selector, &count).map(|(digest, _)| digest)
+    }
+
+    /// Works on the selector's entries in parts, at the same time where processors are idle. Each part is some ranges of
+    /// store keys, and is told its number in key order; returns the digest of all and what each part made, in that order.
+    fn in_parts<T: Send + Sync>(
+        &self,
+        selector: &Selector,
+        work: &(dyn Fn(u32, &[KeyRange]) -> Result<(Digest, T), PortError> + Sync),
+    ) -> Result<(Digest, Vec<T>), PortError> {
+        let selectors = selector.parts(PARTS);
+        let parts = store_key::KINDS_OF_KEYS
+            .iter()
+            .flat_map(|&kind| selectors.iter().map(move |part| store_key::kind_ranges(kind, part)));
+        let parts: Vec<Vec<KeyRange>> = parts.collect();
+        let made: Vec<OnceLock<Result<(Digest, T), PortError>>> = parts.iter().map(|_| OnceLock::new()).collect();
+        let numbered = |number: usize| {
+            if made.iter().all(|made| !matches!(made.get(), Some(Err(_)))) {
+                let done = work(u32::try_from(number).unwrap_or(u32::MAX), &parts[number]);
+                drop(made[number].set(done));
+            }
+        };
+        self.jobs.together(parts.len(), &numbered);
+        let (mut digest, mut all) = (Digest::default(), Vec::with_capacity(parts.len()));
+        // Parts that were not begun after another had failed come with that error.
+        let (failed, made): (Vec<_>, Vec<_>) =
+            made.into_iter().filter_map(OnceLock::into_inner).partition(Result::is_err);
+        if let Some(Err(error)) = failed.into_iter().next() {
+            return Err(error);
+        }
+        for (part, made) in made.into_iter().flatten() {
+            digest = digest.plus(part);
+            all.push(made);
+        }
+        Ok((digest, all))
     }
 
     /// Removes every entry of the selector, durably.
@@ -161,18 +212,18 @@ fn outbound_of(reader: &dyn Reader, move_id: MoveId) -> Result<StoredOutbound, P
 /// Takes one entry.
 type Take<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), PortError> + 'a;
 
-/// Visits every entry that moves with the selector, in key order, and gives way now and then; returns their digest.
+/// Visits every entry of the ranges, which hold what moves with keys, and gives way now and then; returns their digest.
 fn each_entry(
     reader: &dyn Reader,
-    selector: &Selector,
+    ranges: &[KeyRange],
     visit: &mut Take<'_>,
     give_way: &mut dyn FnMut(),
 ) -> Result<Digest, PortError> {
     let mut digest = Digest::default();
     let mut entries = 0u64;
-    for range in store_key::selector_ranges(selector) {
+    for range in ranges {
         let mut failed = None;
-        reader.scan(&range, false, &mut |key, value| {
+        reader.scan(range, false, &mut |key, value| {
             let added = digest_entry(&mut digest, key, value).map_err(unreadable).and_then(|()| visit(key, value));
             entries += 1;
             if entries.is_multiple_of(ENTRIES_BETWEEN_YIELDS) {

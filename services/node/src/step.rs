@@ -54,6 +54,10 @@ pub type StepHook = Hook<Step>;
 pub trait Jobs: Send + Sync {
     fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>);
 
+    /// Called by a job: does the work of each number below `count`, and returns when all of it is done. Several at once
+    /// where processors are idle.
+    fn together(&self, count: usize, work: &(dyn Fn(usize) + Sync));
+
     /// While `held`, jobs rest where they give way: somebody here needs the machine for some milliseconds.
     fn hold(&self, holder: (KeyspaceId, ShardId), held: bool);
 

@@ -295,6 +295,11 @@ impl Jobs for JobsOf {
         lock(&self.queue).push(QueuedJob { process: self.process.clone(), run });
     }
 
+    /// One after the other: a job is one step of the scheduler.
+    fn together(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
+    }
+
     fn hold(&self, _holder: (KeyspaceId, ShardId), _held: bool) {}
 
     /// Which job runs when is the scheduler's.

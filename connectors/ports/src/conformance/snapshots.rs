@@ -30,11 +30,12 @@ pub fn entries(range: std::ops::Range<u32>, value: &str) -> Entries {
 
 /// Writes the entries as a sealed snapshot.
 pub fn take(store: &dyn SnapshotStore, name: &str, entries: &Entries) -> Manifest {
-    let mut writer = store.create(name).expect("a snapshot can be started");
+    let writer = store.create(name).expect("a snapshot can be started");
+    let mut part = writer.part(0).expect("a part can be started");
     for (key, value) in entries {
-        writer.add(key, value).expect("ascending keys are taken");
+        part.add(key, value).expect("ascending keys are taken");
     }
-    let manifest = manifest(writer.finish_runs().expect("runs can be ended"));
+    let manifest = manifest(part.finish().expect("runs can be ended"));
     writer.seal(&manifest).expect("a snapshot can be sealed");
     manifest
 }
@@ -58,10 +59,11 @@ pub fn manifest(runs: Vec<RunInfo>) -> Manifest {
 pub fn a_snapshot_is_absent_until_its_manifest_is_sealed(bed: &mut dyn SnapshotBed) {
     let store = bed.open();
     assert_eq!(store.manifest("s"), Ok(None));
-    let mut writer = store.create("s").expect("a snapshot can be started");
+    let writer = store.create("s").expect("a snapshot can be started");
     assert_eq!(store.manifest("s"), Ok(None));
-    writer.add(b"k", b"v").expect("a key is taken");
-    writer.finish_runs().expect("runs can be ended");
+    let mut part = writer.part(0).expect("a part can be started");
+    part.add(b"k", b"v").expect("a key is taken");
+    part.finish().expect("runs can be ended");
     assert_eq!(store.manifest("s"), Ok(None));
     drop((writer, store));
     let store = bed.open();
@@ -108,6 +110,30 @@ pub fn runs_name_every_entry_in_order(bed: &mut dyn SnapshotBed) {
     assert!(found.is_empty() || found == entries);
 }
 
+pub fn parts_that_are_written_at_the_same_time_come_by_number(bed: &mut dyn SnapshotBed) {
+    let store = bed.open();
+    let writer = store.create("s").expect("a snapshot can be started");
+    let writer_of_parts = &*writer;
+    let write = |number: u32| {
+        let mut part = writer_of_parts.part(number).expect("a part can be started");
+        for (key, value) in entries(1000 * number..1000 * (number + 1), "v") {
+            part.add(&key, &value).expect("ascending keys are taken");
+        }
+        part.finish().expect("runs can be ended")
+    };
+    let parts: Vec<Vec<RunInfo>> = std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..3).map(|number| scope.spawn(move || write(number))).collect();
+        parts.into_iter().map(|part| part.join().expect("no panic")).collect()
+    });
+    assert!(parts.iter().all(|runs| runs.len() > 1), "the bed ends runs early");
+    let backwards = parts.iter().rev().flatten().cloned().collect();
+    assert!(store.create("t").expect("another can be started").seal(&manifest(backwards)).is_err());
+    let manifest = manifest(parts.concat());
+    writer.seal(&manifest).expect("a snapshot can be sealed");
+    assert_eq!(manifest.runs.iter().map(|run| run.entries).sum::<u64>(), 3_000);
+    assert!(manifest.runs.iter().all(|run| store.run("s", run).is_ok()));
+}
+
 pub fn a_snapshot_of_nothing_has_no_runs(bed: &mut dyn SnapshotBed) {
     let store = bed.open();
     let manifest = take(&*store, "s", &Entries::new());
@@ -117,18 +143,20 @@ pub fn a_snapshot_of_nothing_has_no_runs(bed: &mut dyn SnapshotBed) {
 
 pub fn keys_that_do_not_ascend_are_refused(bed: &mut dyn SnapshotBed) {
     let store = bed.open();
-    let mut writer = store.create("s").expect("a snapshot can be started");
-    writer.add(b"", b"v").expect("the empty key comes first");
-    writer.add(b"k", b"v").expect("a later key is taken");
-    assert!(writer.add(b"k", b"v").is_err());
-    assert!(writer.add(b"j", b"v").is_err());
+    let writer = store.create("s").expect("a snapshot can be started");
+    let mut part = writer.part(0).expect("a part can be started");
+    part.add(b"", b"v").expect("the empty key comes first");
+    part.add(b"k", b"v").expect("a later key is taken");
+    assert!(part.add(b"k", b"v").is_err());
+    assert!(part.add(b"j", b"v").is_err());
 }
 
 pub fn a_manifest_that_names_other_runs_is_refused(bed: &mut dyn SnapshotBed) {
     let store = bed.open();
-    let mut writer = store.create("s").expect("a snapshot can be started");
-    writer.add(b"k", b"v").expect("a key is taken");
-    let mut runs = writer.finish_runs().expect("runs can be ended");
+    let writer = store.create("s").expect("a snapshot can be started");
+    let mut part = writer.part(0).expect("a part can be started");
+    part.add(b"k", b"v").expect("a key is taken");
+    let mut runs = part.finish().expect("runs can be ended");
     runs[0].checksum ^= 1;
     assert!(writer.seal(&manifest(runs)).is_err());
     assert_eq!(store.manifest("s"), Ok(None));
@@ -142,9 +170,10 @@ pub fn a_removed_snapshot_is_absent_and_removing_again_is_no_error(bed: &mut dyn
         assert_eq!(store.manifest("s"), Ok(None));
         assert_remedy(store.run("s", &manifest.runs[0]), Remedy::Broken);
     }
-    let mut unfinished = store.create("s").expect("a snapshot can be started");
-    unfinished.add(b"k", b"v").expect("a key is taken");
-    drop(unfinished);
+    let unfinished = store.create("s").expect("a snapshot can be started");
+    let mut part = unfinished.part(0).expect("a part can be started");
+    part.add(b"k", b"v").expect("a key is taken");
+    drop((part, unfinished));
     store.remove("s").expect("an unfinished snapshot can be removed");
 }
 
@@ -165,9 +194,10 @@ pub fn names_tell_every_snapshot_whole_or_not(bed: &mut dyn SnapshotBed) {
     let store = bed.open();
     assert_eq!(store.names(), Ok(Vec::new()));
     take(&*store, "whole", &entries(0..10, "v"));
-    let mut unfinished = store.create("begun").expect("a snapshot can be started");
-    unfinished.add(b"k", b"v").expect("a key is taken");
-    drop((unfinished, store));
+    let unfinished = store.create("begun").expect("a snapshot can be started");
+    let mut part = unfinished.part(0).expect("a part can be started");
+    part.add(b"k", b"v").expect("a key is taken");
+    drop((part, unfinished, store));
     let store = bed.open();
     assert_eq!(store.names(), Ok(vec!["begun".to_owned(), "whole".to_owned()]));
     store.remove("begun").expect("a snapshot can be removed");

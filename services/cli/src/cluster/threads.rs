@@ -7,7 +7,7 @@ use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_node::{Host, Jobs};
 use rehome_ports::{PortError, Role, Signal, Waker};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -16,6 +16,8 @@ use std::time::Instant;
 pub struct Threads {
     clock: Clock,
     holds: Holds,
+    /// Threads that help jobs now.
+    helping: AtomicUsize,
     stopping: Arc<AtomicBool>,
     running: Mutex<Vec<Running>>,
 }
@@ -31,7 +33,13 @@ struct Running {
 
 impl Threads {
     pub fn new(clock: Clock) -> Arc<Threads> {
-        Arc::new(Threads { clock, holds: Holds::default(), stopping: Arc::default(), running: Mutex::default() })
+        Arc::new(Threads {
+            clock,
+            holds: Holds::default(),
+            helping: AtomicUsize::new(0),
+            stopping: Arc::default(),
+            running: Mutex::default(),
+        })
     }
 
     /// Runs the role until the end: turns while there is something to do, else waits for its signal or its time.
@@ -107,20 +115,67 @@ impl Host for Threads {
 /// How much a job's thread yields to roles: copies let the live tail go first.
 const JOB_NICENESS: i32 = 10;
 
+fn be_nice() {
+    // On Linux a thread has a priority of its own; elsewhere, or where it is refused, the job runs as it is.
+    let thread = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(thread), JOB_NICENESS) {
+        tracing::debug!(%error, "the job keeps its priority");
+    }
+}
+
+/// A thread that helps a job, while it lives.
+struct Helper<'a>(&'a AtomicUsize);
+
+impl Drop for Helper<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Threads {
+    /// Returns leave for one more thread that helps a job: all jobs together have one less than there are processors.
+    fn helper(&self) -> Option<Helper<'_>> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let one_more = |helping: usize| (helping + 1 < processors).then_some(helping + 1);
+        self.helping.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Helper(&self.helping))
+    }
+}
+
 impl Jobs for Threads {
     fn spawn(&self, name: String, job: Box<dyn FnOnce() + Send>) {
         let told = name.clone();
         let polite = move || {
-            // On Linux a thread has a priority of its own; elsewhere, or where it is refused, the job runs as it is.
-            let thread = rustix::thread::gettid();
-            if let Err(error) = rustix::process::setpriority_process(Some(thread), JOB_NICENESS) {
-                tracing::debug!(%error, "the job keeps its priority");
-            }
+            be_nice();
             let began = Instant::now();
             job();
             tracing::debug!(job = told, took_ms = began.elapsed().as_millis() as u64, "job has ended");
         };
         Threads::spawn(self, name, None, polite);
+    }
+
+    fn together(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        let next = AtomicUsize::new(0);
+        let run = || {
+            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count) {
+                work(number);
+            }
+        };
+        thread::scope(|scope| {
+            let run = &run;
+            let help = move |helper: Helper<'_>| {
+                be_nice();
+                run();
+                drop(helper);
+            };
+            let helpers = (1..count).map_while(|_| self.helper());
+            let helpers: Vec<_> = helpers.map(|helper| scope.spawn(move || help(helper))).collect();
+            run();
+            for helper in helpers {
+                // Cut off, or a panic: the job ends as its helper did.
+                helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+        });
     }
 
     fn hold(&self, holder: (KeyspaceId, ShardId), held: bool) {
@@ -164,6 +219,28 @@ mod tests {
         assert_eq!(turns.recv(), Ok(4));
         threads.stop();
         assert!(turns.iter().count() <= 1, "it ends, after at most one more turn");
+    }
+
+    #[test]
+    fn work_of_a_job_is_all_done_once_whoever_helps() {
+        let threads = Threads::new(Clock::start());
+        for count in [0, 1, 7] {
+            let done: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+            threads.together(count, &|number| {
+                done[number].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(done.iter().all(|times| times.load(Ordering::Relaxed) == 1), "{done:?}");
+            assert_eq!(threads.helping.load(Ordering::Relaxed), 0, "who helped helps others again");
+        }
+    }
+
+    #[test]
+    fn a_job_ends_as_its_helper_did() {
+        let threads = Threads::new(Clock::start());
+        threads.stopping.store(true, Ordering::SeqCst);
+        let cut = catch_unwind(AssertUnwindSafe(|| threads.together(4, &|_| threads.give_way())));
+        assert!(cut.is_err_and(|panic| panic.is::<JobCut>()));
+        assert_eq!(threads.helping.load(Ordering::Relaxed), 0);
     }
 
     #[test]
