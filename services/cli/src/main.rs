@@ -1,5 +1,6 @@
 //! The one binary, `rehome`: configuration, adapters, run.
 //!
+//! - [`allocators`]: who gives memory to whom.
 //! - [`args`]: the tree of commands; [`commands`]: one file for each.
 //! - [`exit`]: exit codes, and failures with the next command to run; [`usage`]: wrong command lines.
 //! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
@@ -9,6 +10,7 @@
 //! - [`notify`]: tells a service manager how far the process is.
 //! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
 
+mod allocators;
 mod api;
 mod args;
 mod bench;
@@ -26,12 +28,8 @@ mod workload;
 
 use std::process::ExitCode;
 
-/// Records are many small pieces, made by one thread and dropped by another: the system's allocator took a sixth of the
-/// processor time of a load.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocators::give_back();
     let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return usage::wrong_usage(&error, std::env::args().skip(1)),
