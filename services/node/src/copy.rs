@@ -160,7 +160,7 @@ impl Copier {
     fn in_parts<T: Send + Sync>(
         &self,
         selector: &Selector,
-        work: &(dyn Fn(u32, &[KeyRange]) -> Result<(Digest, T), PortError> + Sync),
+        work: &PartWork<'_, T>,
     ) -> Result<(Digest, Vec<T>), PortError> {
         let selectors = selector.parts(PARTS);
         let parts = store_key::KINDS_OF_KEYS
@@ -175,18 +175,19 @@ impl Copier {
             }
         };
         self.jobs.together(parts.len(), &numbered);
-        let (mut digest, mut all) = (Digest::default(), Vec::with_capacity(parts.len()));
-        // Parts that were not begun after another had failed come with that error.
-        let (failed, made): (Vec<_>, Vec<_>) =
-            made.into_iter().filter_map(OnceLock::into_inner).partition(Result::is_err);
-        if let Some(Err(error)) = failed.into_iter().next() {
-            return Err(error);
+        let (mut digest, mut all, mut whole) = (Digest::default(), Vec::with_capacity(parts.len()), true);
+        for made in made.into_iter().map(OnceLock::into_inner) {
+            match made {
+                Some(Ok((part, made))) => {
+                    digest = digest.plus(part);
+                    all.push(made);
+                }
+                Some(Err(error)) => return Err(error),
+                // Not begun, since another had failed.
+                None => whole = false,
+            }
         }
-        for (part, made) in made.into_iter().flatten() {
-            digest = digest.plus(part);
-            all.push(made);
-        }
-        Ok((digest, all))
+        if whole { Ok((digest, all)) } else { Err(PortError::broken("a part of the selector was left out")) }
     }
 
     /// Removes every entry of the selector, durably.
@@ -208,6 +209,9 @@ fn outbound_of(reader: &dyn Reader, move_id: MoveId) -> Result<StoredOutbound, P
     let outbound = outbound.ok_or_else(|| PortError::not_applied(format!("move {move_id} is gone")))?;
     StoredOutbound::decode(&outbound).map_err(unreadable)
 }
+
+/// Works on one part; returns its digest and what it made.
+type PartWork<'a, T> = dyn Fn(u32, &[KeyRange]) -> Result<(Digest, T), PortError> + Sync + 'a;
 
 /// Takes one entry.
 type Take<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), PortError> + 'a;
