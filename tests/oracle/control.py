@@ -8,7 +8,7 @@ from rehome_fold import Attempt
 from rehome_formats import CONTROL, AttemptMark, Invalid, read_data, unframe
 
 # Places of the events in schemas/records/src/control.rs; all others are passed over.
-KEYSPACE_CREATED, CUTOVER_STARTED, READY, CUTOVER_ABORTED = 1, 7, 8, 9
+KEYSPACE_CREATED, CUTOVER_STARTED, READY, CUTOVER_ABORTED, KEYSPACE_CREATED_WITH = 1, 7, 8, 9, 20
 SOURCE, DESTINATION = 0, 1
 
 
@@ -17,6 +17,8 @@ class Keyspace(NamedTuple):
     name: str
     buckets: int
     shards: int
+    # Destination replicas that must be ready before a move switches.
+    ready_replicas: int
 
     def topic(self, what):
         return "rehome.%s-%d.%s" % (self.name, self.id, what)
@@ -38,14 +40,10 @@ class Keyspace(NamedTuple):
 
 
 class Control:
-    """`required`: how many destination replicas must be ready for a switch."""
-
-    def __init__(self, records, required=1):
-        self.required = required
+    def __init__(self, records):
         self.keyspaces = {}  # by name: the newest
         self.started = {}  # control offset -> (move, nonce)
-        self.outcomes = {}  # attempt -> "switched" or "aborted"
-        self.readies = {}  # attempt -> {(node, side): (fence, digest)}
+        self.told = {}  # attempt -> what was said of it, in order: a report of a replica, or nothing for an abort
         commands = set()
         for offset, _, value, _ in records:
             body = unframe(CONTROL, value)
@@ -56,11 +54,14 @@ class Control:
                 self.fold(offset, event, body)
 
     def fold(self, offset, event, body):
-        if event == KEYSPACE_CREATED:
+        if event in (KEYSPACE_CREATED, KEYSPACE_CREATED_WITH):
             name, placement, buckets, function = body.text(), body.number(), body.number(), body.number()
             if (placement, function) != (0, 0):
                 raise Invalid("a placement that is not known here")
-            self.keyspaces[name] = Keyspace(offset, name, buckets, body.number())
+            shards, _, ready_replicas = body.number(), body.number(), 1
+            if event == KEYSPACE_CREATED_WITH:
+                _, ready_replicas = body.number(), body.number()
+            self.keyspaces[name] = Keyspace(offset, name, buckets, shards, ready_replicas)
         elif event == CUTOVER_STARTED:
             self.started[offset] = (body.number(), body.number())
         elif event == READY:
@@ -68,22 +69,25 @@ class Control:
             opened = body.optional(body.number)
             digest = tuple(body.number() for _ in range(4))
             if side == SOURCE or opened is not None:
-                self.ready(attempt, node, side, fence, digest)
+                self.told.setdefault(attempt, []).append(((node, side), (fence, digest)))
         elif event == CUTOVER_ABORTED:
-            self.outcomes.setdefault(body.number(), "aborted")
+            self.told.setdefault(body.number(), []).append(None)
 
-    def ready(self, attempt, node, side, fence, digest):
-        """The first outcome stays: enough equal reports of both sides, or a different one."""
-        told = self.readies.setdefault(attempt, {})
-        told.setdefault((node, side), (fence, digest))
-        reports = set(told.values())
-        of_side = lambda wanted: sum(1 for _, side in told if side == wanted)
-        if len(reports) > 1:
-            self.outcomes.setdefault(attempt, "aborted")
-        elif of_side(SOURCE) and of_side(DESTINATION) >= self.required:
-            self.outcomes.setdefault(attempt, "switched")
+    def outcome(self, attempt, required):
+        """The first outcome stays: the source's report and enough of the destination, all equal, or a different one."""
+        reports = {}
+        for said in self.told.get(attempt, []):
+            if said is None:
+                return "aborted"
+            reports.setdefault(*said)
+            sides = [side for _, side in reports]
+            if SOURCE in sides and len(set(reports.values())) > 1:
+                return "aborted"
+            if SOURCE in sides and sides.count(DESTINATION) >= required:
+                return "switched"
+        return None
 
-    def attempts(self, partitions):
+    def attempts(self, keyspace, partitions):
         """Returns the attempts of a keyspace, given its data partitions: their marks tell the rest of what they cite."""
         sides = {}
         for shard, records in partitions.items():
@@ -99,5 +103,5 @@ class Control:
             source, destination = (told.get(kind, (None, None))[0] for kind in ("fence", "open"))
             yield Attempt(
                 attempt, mark.move, mark.epoch, source, destination, mark.ranges,
-                mark.control_offset, mark.nonce, self.outcomes.get(attempt),
+                mark.control_offset, mark.nonce, self.outcome(attempt, keyspace.ready_replicas),
             )

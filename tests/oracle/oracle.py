@@ -77,7 +77,7 @@ def main():
     keyspace = control.keyspaces[args.keyspace]
     whole = lambda topic: {number: records(args.broker, topic, number) for number in partitions(args.broker, topic)}
     data, inbox = whole(keyspace.topic("data")), whole(keyspace.topic("inbox"))
-    attempts = list(control.attempts(data))
+    attempts = list(control.attempts(keyspace, data))
     fold = Fold(keyspace.place, keyspace.granted(), attempts).fold(data)
     differs = ["partition %d waits at %d" % waits for waits in fold.waiting.items()]
     expected, found = expected_of_inbox(inbox), accepted_of_inbox(data, fold)

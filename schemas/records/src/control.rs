@@ -148,6 +148,84 @@ pub enum ControlEvent {
         keyspace: KeyspaceId,
         partitions: u32,
     },
+    /// As `KeyspaceCreated`, and says how each shard is hosted.
+    KeyspaceCreatedWith {
+        name: String,
+        placement: Placement,
+        shards: u32,
+        request_retention_ms: u64,
+        hosting: Hosting,
+    },
+    /// As `NodeRegistered`, and says where the node stands. Labels replace those that it had.
+    NodeRegisteredWith {
+        node: NodeId,
+        address: String,
+        labels: Vec<Label>,
+    },
+    /// From here on the node is to host nothing.
+    NodeDrained {
+        node: NodeId,
+    },
+    /// The node may host again, and takes its share of the replicas.
+    NodeFilled {
+        node: NodeId,
+    },
+    /// The node is to make itself a replica of the shard, from a snapshot of `from`, or else from the logs. It counts for
+    /// nothing until it is ready. Number of the hosting = offset of this record.
+    ReplicaAdded {
+        keyspace: KeyspaceId,
+        shard: ShardId,
+        node: NodeId,
+        from: Option<NodeId>,
+    },
+    /// The replica has applied what its partition held, and counts from here on.
+    ReplicaReady {
+        keyspace: KeyspaceId,
+        shard: ShardId,
+        node: NodeId,
+        hosting: Offset,
+    },
+    /// The node hosts the shard no more, and removes what it has of it.
+    ReplicaRemoved {
+        keyspace: KeyspaceId,
+        shard: ShardId,
+        node: NodeId,
+        reason: String,
+    },
+    /// The node has nothing left of a shard that it hosted.
+    ReplicaWiped {
+        keyspace: KeyspaceId,
+        shard: ShardId,
+        node: NodeId,
+    },
+}
+
+/// How each shard of a keyspace is hosted.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Hosting {
+    /// Replicas of each shard.
+    pub replicas: u32,
+    /// Replicas of a destination that must hold a copy, and be ready, before a move switches.
+    pub ready_replicas: u32,
+    /// Only nodes with all of these labels host replicas.
+    pub required: Vec<Label>,
+}
+
+impl Hosting {
+    /// One replica, anywhere.
+    pub const STANDARD: Hosting = Hosting { replicas: 1, ready_replicas: 1, required: Vec::new() };
+
+    /// Returns how many replicas must be ready where nobody said: the smaller of two and all.
+    pub fn ready_standard(replicas: u32) -> u32 {
+        replicas.min(2)
+    }
+}
+
+/// Says where a node stands: its region, its rack.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct Label {
+    pub key: String,
+    pub value: String,
 }
 
 /// A job as its operator asked for it.

@@ -1,7 +1,7 @@
 //! What became of a control record.
 
 use crate::Refusal;
-use rehome_keyspace::{AttemptFacts, AttemptId, JobId, KeyspaceId, MoveId, NodeId};
+use rehome_keyspace::{AttemptFacts, AttemptId, JobId, KeyspaceId, MoveId, NodeId, Offset, ShardId};
 
 /// What the fold decided about one record. The appender folds up to its own record and looks here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,13 @@ pub enum Accepted {
     /// The log has forgotten the partitions of a dropped keyspace.
     TopicRemovalRecorded(KeyspaceId),
     InboxOpened(KeyspaceId),
+    NodeDrained(NodeId),
+    NodeFilled(NodeId),
+    /// The node is on its way to host the shard; the position is the number of that hosting.
+    ReplicaComing(KeyspaceId, ShardId, NodeId, Offset),
+    ReplicaCounts(KeyspaceId, ShardId, NodeId),
+    ReplicaRemoved(KeyspaceId, ShardId, NodeId),
+    ReplicaWiped(KeyspaceId, ShardId, NodeId),
     /// With the moves in the order in which they were asked for.
     JobSubmitted(JobId, Vec<MoveId>),
     MoveStarted(MoveId),

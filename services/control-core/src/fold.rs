@@ -1,6 +1,7 @@
 //! Adds one control record to the state.
 //!
 //! - [`keyspaces`]: nodes and keyspaces; [`drops`]: how keyspaces end; [`inboxes`]: their inbox topics.
+//! - [`replicas`]: which nodes host a shard; changes neither routes nor epochs.
 //! - [`jobs`]: submission, cancellation, completion.
 //! - [`copies`]: everything before a cutover, and clean-up after the end.
 //! - [`cutovers`]: attempts and their outcomes.
@@ -13,9 +14,11 @@ mod inboxes;
 mod jobs;
 mod keyspaces;
 mod pauses;
+mod replicas;
 
 use crate::{ControlState, Decision, Keyspace, Move, Phase, Refusal};
 use rehome_keyspace::{KeyspaceId, MoveId, NodeId, Offset, ShardId};
+use rehome_records::control::Hosting;
 use rehome_records::{ControlEvent, ControlRecord, Logged, Record};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -68,9 +71,9 @@ impl ControlState {
 
     fn decide(&mut self, event: ControlEvent, at: At) -> Folded {
         match event {
-            ControlEvent::NodeRegistered { node, address } => self.register_node(node, address, at),
+            ControlEvent::NodeRegistered { node, address } => self.register_node(node, address, Vec::new(), at),
             ControlEvent::KeyspaceCreated { name, placement, shards, request_retention_ms } => {
-                self.create_keyspace(name, placement, shards, request_retention_ms, at)
+                self.create_keyspace(name, placement, shards, request_retention_ms, Hosting::STANDARD, at)
             }
             ControlEvent::JobSubmitted(job) => self.submit_job(job, at),
             ControlEvent::MoveStarted { move_id } => self.start_move(move_id, at),
@@ -101,6 +104,22 @@ impl ControlState {
             ControlEvent::KeyspaceRemoved { keyspace, node } => self.record_removal(keyspace, node),
             ControlEvent::TopicRemoved { keyspace } => self.record_topic_removal(keyspace),
             ControlEvent::InboxOpened { keyspace, partitions } => self.open_inbox(keyspace, partitions),
+            ControlEvent::KeyspaceCreatedWith { name, placement, shards, request_retention_ms, hosting } => {
+                self.create_keyspace(name, placement, shards, request_retention_ms, hosting, at)
+            }
+            ControlEvent::NodeRegisteredWith { node, address, labels } => self.register_node(node, address, labels, at),
+            ControlEvent::NodeDrained { node } => self.drain_node(node),
+            ControlEvent::NodeFilled { node } => self.fill_node(node),
+            ControlEvent::ReplicaAdded { keyspace, shard, node, from } => {
+                self.add_replica(keyspace, shard, node, from, at)
+            }
+            ControlEvent::ReplicaReady { keyspace, shard, node, hosting } => {
+                self.ready_replica(keyspace, shard, node, hosting)
+            }
+            ControlEvent::ReplicaRemoved { keyspace, shard, node, reason } => {
+                self.remove_replica(keyspace, shard, node, &reason, at)
+            }
+            ControlEvent::ReplicaWiped { keyspace, shard, node } => self.wiped_replica(keyspace, shard, node),
         }
     }
 
@@ -151,9 +170,24 @@ impl ControlState {
         }
     }
 
-    /// Destination replicas that must hold a copy, and be ready: the smaller of 2 and the shard's replicas.
-    fn destinations_required(&self, keyspace: KeyspaceId, destination: ShardId) -> usize {
-        self.replicas_of(keyspace, destination).len().clamp(1, 2)
+    /// Returns the nodes that clean up after a move: those that count, and those that may have begun from one of them.
+    fn nodes_of(&self, keyspace: KeyspaceId, shard: ShardId) -> BTreeSet<NodeId> {
+        let mut nodes = self.replicas_of(keyspace, shard);
+        nodes.extend(self.keyspace(keyspace).into_iter().flat_map(|of| of.coming_of(shard)).map(|(node, _)| node));
+        nodes
+    }
+
+    fn check_hosts(&self, keyspace: KeyspaceId, shard: ShardId, node: NodeId) -> Result<(), Refusal> {
+        match self.nodes_of(keyspace, shard).contains(&node) {
+            true => Ok(()),
+            false => Err(Refusal::NotReplica { node, shard, keyspace }),
+        }
+    }
+
+    /// Destination replicas that must hold a copy, and be ready. Fixed with the keyspace: were it to follow how many
+    /// replicas there are, a shard that has lost one would switch on a single copy.
+    fn destinations_required(&self, keyspace: KeyspaceId) -> usize {
+        self.keyspace(keyspace).map_or(1, |keyspace| keyspace.hosting.ready_replicas as usize)
     }
 }
 
@@ -167,6 +201,11 @@ fn phase_other(one: &Move, wanted: &'static str) -> Refusal {
 fn is_remembered(event: &ControlEvent) -> bool {
     match event {
         ControlEvent::KeyspaceCreated { .. }
+        | ControlEvent::KeyspaceCreatedWith { .. }
+        | ControlEvent::NodeDrained { .. }
+        | ControlEvent::NodeFilled { .. }
+        | ControlEvent::ReplicaAdded { .. }
+        | ControlEvent::ReplicaRemoved { .. }
         | ControlEvent::JobSubmitted(_)
         | ControlEvent::CutoverStarted { .. }
         | ControlEvent::CompleteRequested { .. }
@@ -185,7 +224,10 @@ fn is_remembered(event: &ControlEvent) -> bool {
         | ControlEvent::MoveFailed { .. }
         | ControlEvent::KeyspaceRemoved { .. }
         | ControlEvent::TopicRemoved { .. }
-        | ControlEvent::InboxOpened { .. } => false,
+        | ControlEvent::InboxOpened { .. }
+        | ControlEvent::NodeRegisteredWith { .. }
+        | ControlEvent::ReplicaReady { .. }
+        | ControlEvent::ReplicaWiped { .. } => false,
     }
 }
 

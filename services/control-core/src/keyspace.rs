@@ -1,13 +1,17 @@
 //! Keyspaces with their routes, and the nodes that host replicas.
 
 use crate::fold::At;
+use crate::hosting;
 use rehome_keyspace::{Epoch, KeyRange, KeyspaceId, NodeId, Offset, Placement, Selector, ShardId, SlotId};
-use rehome_records::control::{data_topic, inbox_progress_topic, inbox_topic, rejects_topic};
+use rehome_records::control::{Hosting, data_topic, inbox_progress_topic, inbox_topic, rejects_topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most shards that a keyspace may ever have. Reason: each is a partition and a store on some node.
 pub const SHARDS_MAX: u32 = 4096;
+
+/// Most replicas of a shard. Reason: each applies every record, and clean-up waits for all.
+pub const REPLICAS_MAX: u32 = 7;
 
 /// Most partitions of an inbox. Reason: each is read by one process, which keeps a window of its records.
 pub const INBOX_PARTITIONS_MAX: u32 = 256;
@@ -17,8 +21,23 @@ pub const INBOX_PARTITIONS_MAX: u32 = 256;
 pub struct Node {
     pub id: NodeId,
     pub address: String,
+    /// Where it stands, as it said when it registered last.
+    pub labels: BTreeMap<String, String>,
     /// Control position of its first registration.
     pub registered: Offset,
+    /// It is to host nothing.
+    pub drained: bool,
+    /// It is to take its share of the replicas, since somebody asked for that.
+    pub filling: bool,
+}
+
+/// A node that makes itself a replica, and does not count yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    /// Control position at which it was told to: the number of the hosting.
+    pub hosting: Offset,
+    /// The replica whose snapshot it takes; nothing: the logs alone.
+    pub from: Option<NodeId>,
 }
 
 /// Who owns a slot, and under which epoch its writes are accepted.
@@ -44,8 +63,14 @@ pub struct Keyspace {
     pub routes: Arc<Vec<Route>>,
     /// The next epoch to be granted; every one below was granted or reserved, once (R1).
     pub epoch_next: Epoch,
-    /// Nodes that host each shard. A shard without any gets the first node that registers.
+    /// How each shard is to be hosted.
+    pub hosting: Hosting,
+    /// Nodes that host each shard, and count. A shard without any gets the first nodes that fit.
     pub replicas: BTreeMap<ShardId, Vec<NodeId>>,
+    /// Nodes on their way to host a shard; they count for nothing yet.
+    pub coming: BTreeMap<ShardId, BTreeMap<NodeId, Coming>>,
+    /// Nodes that hosted a shard, and have not said yet that they have nothing of it left.
+    pub leaving: BTreeMap<ShardId, BTreeSet<NodeId>>,
     /// How long request ids are kept, in milliseconds of the log's time.
     pub request_retention_ms: u64,
     /// Control position of its creation.
@@ -111,9 +136,31 @@ impl Keyspace {
         self.routes.iter().map(|route| route.shard).collect()
     }
 
-    /// Returns the nodes that host the shard.
+    /// Returns the nodes that host the shard, and count.
     pub fn replicas_of(&self, shard: ShardId) -> &[NodeId] {
         self.replicas.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the nodes that are on their way to host the shard.
+    pub fn coming_of(&self, shard: ShardId) -> impl Iterator<Item = (NodeId, Coming)> + '_ {
+        self.coming.get(&shard).into_iter().flatten().map(|(node, coming)| (*node, *coming))
+    }
+
+    /// Tells whether the node hosts the shard, or is on its way to.
+    pub fn hosts(&self, shard: ShardId, node: NodeId) -> bool {
+        self.replicas_of(shard).contains(&node) || self.coming_of(shard).any(|(coming, _)| coming == node)
+    }
+
+    /// Tells whether the node has hosted the shard and may have something of it left.
+    pub fn is_leaving(&self, shard: ShardId, node: NodeId) -> bool {
+        self.leaving.get(&shard).is_some_and(|nodes| nodes.contains(&node))
+    }
+
+    /// Returns every node that may have anything of the keyspace.
+    pub(crate) fn nodes_with_any(&self) -> BTreeSet<NodeId> {
+        let counting = self.replicas.values().flatten();
+        let coming = self.coming.values().flat_map(BTreeMap::keys);
+        counting.chain(coming).chain(self.leaving.values().flatten()).copied().collect()
     }
 
     /// Returns what the shard owns now: the keys of each epoch, in the order of epochs.
@@ -138,16 +185,13 @@ impl Keyspace {
         selector.ranges().iter().map(|range| (range.clone(), epoch)).collect()
     }
 
-    /// Gives every shard that has no replica one, round-robin over the nodes.
+    /// Gives every shard that has no replica as many as the keyspace wants, where nodes fit. Such a shard has no record
+    /// yet, so they count at once.
     pub(crate) fn assign_replicas(&mut self, nodes: &BTreeMap<NodeId, Node>) {
-        if nodes.is_empty() {
-            return;
-        }
-        for shard in 0..self.shards {
-            let replicas = self.replicas.entry(ShardId(shard)).or_default();
+        for shard in (0..self.shards).map(ShardId) {
+            let replicas = self.replicas.entry(shard).or_default();
             if replicas.is_empty() {
-                let index = shard as usize % nodes.len();
-                replicas.extend(nodes.keys().nth(index));
+                *replicas = hosting::assign(shard, &self.hosting, nodes);
             }
         }
     }

@@ -43,6 +43,9 @@ pub struct Move {
     pub copy_took_ms: Option<u64>,
     /// Destination replicas that hold the current copy, verified.
     pub ingested: BTreeSet<NodeId>,
+    /// Destination replicas that counted at the switch and did not hold the copy then. Until each does, or has left, some
+    /// of the destination's replicas cannot serve what moved.
+    pub copy_awaited: BTreeSet<NodeId>,
     /// How the move ends once its cutover is aborted; a switch overrules it.
     pub ending: Option<Ending>,
     /// Replicas whose clean-up is not recorded yet.

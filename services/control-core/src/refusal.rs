@@ -1,6 +1,6 @@
 //! Why the fold refused a record. Texts are for operators: what is wrong, and the next command to run.
 
-use crate::keyspace::{INBOX_PARTITIONS_MAX, SHARDS_MAX};
+use crate::keyspace::{INBOX_PARTITIONS_MAX, REPLICAS_MAX, SHARDS_MAX};
 use rehome_keyspace::{AttemptId, JobId, KeyspaceId, MoveId, NodeId, Offset, ShardId, SlotId};
 use thiserror::Error;
 
@@ -88,6 +88,34 @@ pub enum Refusal {
     SnapshotMissing { move_id: MoveId, job: JobId, copy: u32 },
     #[error("node {node} hosts no replica of shard {shard} of keyspace {keyspace}; run `rehome status`")]
     NotReplica { node: NodeId, shard: ShardId, keyspace: KeyspaceId },
+    #[error("there is no node {node}; run `rehome status`")]
+    NodeUnknown { node: NodeId },
+    #[error(
+        "{replicas} replicas, {ready_replicas} of them ready before a switch, cannot be: 1 to {REPLICAS_MAX} replicas are \
+         possible, and at most all of them ready; run `rehome keyspace create --help`"
+    )]
+    ReplicasInvalid { replicas: u32, ready_replicas: u32 },
+    #[error(
+        "`{key}={value}` is no label: use 1 to 63 letters, digits, `-`, `_`, `.` and `/` on both sides, each key once, such \
+         as `--label rack=7`; run `rehome serve --help`"
+    )]
+    LabelInvalid { key: String, value: String },
+    #[error(
+        "node {node} still has something of shard {shard} of keyspace {keyspace}, which it left; run `rehome status`"
+    )]
+    ReplicaLeaving { keyspace: KeyspaceId, shard: ShardId, node: NodeId },
+    #[error("node {node} is the last one to host shard {shard} of keyspace {keyspace}; run `rehome status`")]
+    ReplicaLast { keyspace: KeyspaceId, shard: ShardId, node: NodeId },
+    #[error("shard {shard} of keyspace {keyspace} is in a cutover of move {move_id}; run `rehome show {job}`")]
+    ReplicaInCutover { keyspace: KeyspaceId, shard: ShardId, move_id: MoveId, job: JobId },
+    #[error(
+        "no other replica of shard {shard} of keyspace {keyspace} holds what move {move_id} brought; run `rehome show {job}`"
+    )]
+    ReplicaHoldsCopy { keyspace: KeyspaceId, shard: ShardId, move_id: MoveId, job: JobId },
+    #[error(
+        "node {node} is not on its way to host shard {shard} of keyspace {keyspace} since {hosting}; run `rehome status`"
+    )]
+    HostingOther { keyspace: KeyspaceId, shard: ShardId, node: NodeId, hosting: Offset },
     #[error("attempt {attempt} was {outcome} before; the first outcome stays; run `rehome explain {job}`")]
     AttemptDecided { attempt: AttemptId, job: JobId, outcome: &'static str },
     #[error("node {node} is ready for attempt {attempt} without having seen its `Open`; run `rehome explain {job}`")]
@@ -147,6 +175,14 @@ impl Refusal {
             Refusal::CopyOther { .. } => "copy-other",
             Refusal::SnapshotMissing { .. } => "snapshot-missing",
             Refusal::NotReplica { .. } => "not-replica",
+            Refusal::NodeUnknown { .. } => "node-unknown",
+            Refusal::ReplicasInvalid { .. } => "replicas-invalid",
+            Refusal::LabelInvalid { .. } => "label-invalid",
+            Refusal::ReplicaLeaving { .. } => "replica-leaving",
+            Refusal::ReplicaLast { .. } => "replica-last",
+            Refusal::ReplicaInCutover { .. } => "replica-in-cutover",
+            Refusal::ReplicaHoldsCopy { .. } => "replica-holds-copy",
+            Refusal::HostingOther { .. } => "hosting-other",
             Refusal::AttemptDecided { .. } => "attempt-decided",
             Refusal::OpenMissing { .. } => "open-missing",
             Refusal::ReadyChanged { .. } => "ready-changed",

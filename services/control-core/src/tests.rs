@@ -8,5 +8,6 @@ mod pauses;
 mod phases;
 mod random;
 mod refusals;
+mod replicas;
 mod setup;
 mod world;

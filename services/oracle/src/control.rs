@@ -1,11 +1,15 @@
 //! Folds the control log just far enough to know which keyspaces there are, which attempts were begun, how each ended,
 //! and so to whom every epoch was granted. A second, smaller telling of the rules in DESIGN sections 4 and 5.
 
+mod hosts;
 mod jobs;
 mod moves;
 
-use rehome_keyspace::{AttemptId, Epoch, JobId, KeyspaceId, MoveId, Nonce, Offset, Outcome, Placement};
+pub use hosts::Hosts;
+use hosts::NodeStory;
+use rehome_keyspace::{AttemptId, Epoch, JobId, KeyspaceId, MoveId, NodeId, Nonce, Offset, Outcome, Placement};
 use rehome_keyspace::{ShardId, SlotId};
+use rehome_records::control::Hosting;
 use rehome_records::{ControlEvent, ControlRecord, Digest, Logged};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +20,7 @@ pub struct ControlStory {
     pub moves: BTreeMap<MoveId, MoveStory>,
     pub attempts: BTreeMap<AttemptId, AttemptStory>,
     pub dropped: BTreeMap<KeyspaceId, DroppedStory>,
+    nodes: BTreeMap<NodeId, NodeStory>,
     jobs: BTreeMap<JobId, Vec<MoveId>>,
     /// Jobs of which nothing new may begin.
     paused: BTreeSet<JobId>,
@@ -34,6 +39,7 @@ pub struct KeyspaceStory {
     pub grants: BTreeMap<Epoch, Grant>,
     /// Partitions that the data topic needs.
     pub shards: u32,
+    pub hosts: Hosts,
     /// The shard that each slot was granted to at creation.
     creators: Vec<ShardId>,
     epoch_next: Epoch,
@@ -67,7 +73,15 @@ pub struct MoveStory {
     pub slots: BTreeSet<SlotId>,
     pub phase: MovePhase,
     copy: u32,
-    snapshot: Option<Digest>,
+    /// Who took the snapshot of the current copy, and its digest.
+    snapshot: Option<(NodeId, Digest)>,
+    /// Destination replicas that hold the current copy.
+    ingested: BTreeSet<NodeId>,
+    /// Destination replicas that counted at the switch without it.
+    copy_awaited: BTreeSet<NodeId>,
+    /// Nodes whose clean-up is awaited, and at which shard.
+    cleaning: BTreeSet<NodeId>,
+    cleans_at: Option<ShardId>,
     complete: bool,
     end_wanted: bool,
     /// Copies whose digest, read back at the destination, was another than the source's.
@@ -132,8 +146,23 @@ impl ControlStory {
         let offset = logged.offset;
         match event {
             ControlEvent::KeyspaceCreated { name, placement, shards, .. } => {
-                self.keyspace_created(offset, name, placement, shards);
+                self.keyspace_created(offset, name, placement, shards, Hosting::STANDARD);
             }
+            ControlEvent::KeyspaceCreatedWith { name, placement, shards, hosting, .. } => {
+                self.keyspace_created(offset, name, placement, shards, hosting);
+            }
+            ControlEvent::NodeRegistered { node, address } => self.node_registered(node, address, Vec::new()),
+            ControlEvent::NodeRegisteredWith { node, address, labels } => self.node_registered(node, address, labels),
+            ControlEvent::NodeDrained { node } => self.node_drained(node, true),
+            ControlEvent::NodeFilled { node } => self.node_drained(node, false),
+            ControlEvent::ReplicaAdded { keyspace, shard, node, from } => {
+                self.replica_added(offset, keyspace, shard, node, from);
+            }
+            ControlEvent::ReplicaReady { keyspace, shard, node, hosting } => {
+                self.replica_ready(keyspace, shard, node, hosting);
+            }
+            ControlEvent::ReplicaRemoved { keyspace, shard, node, .. } => self.replica_removed(keyspace, shard, node),
+            ControlEvent::ReplicaWiped { keyspace, shard, node } => self.replica_wiped(keyspace, shard, node),
             ControlEvent::JobSubmitted(job) => self.job_submitted(JobId(offset.0), job),
             ControlEvent::CompleteRequested { job } => self.complete_requested(job),
             ControlEvent::CancelRequested { job, .. } => self.cancel_requested(job),
@@ -188,9 +217,11 @@ impl ControlStory {
         }
     }
 
-    fn keyspace_created(&mut self, offset: Offset, name: String, placement: Placement, shards: u32) {
+    fn keyspace_created(&mut self, offset: Offset, name: String, placement: Placement, shards: u32, hosting: Hosting) {
         let slots = placement.slot_count();
-        if name.is_empty() || shards == 0 || shards > slots || self.keyspace_named(&name).is_some() {
+        let hosting_fits =
+            (1..=7).contains(&hosting.replicas) && (1..=hosting.replicas).contains(&hosting.ready_replicas);
+        if !hosting_fits || name.is_empty() || shards == 0 || shards > slots || self.keyspace_named(&name).is_some() {
             return;
         }
         let creators = creators(slots, shards);
@@ -201,10 +232,12 @@ impl ControlStory {
             routes: creators.iter().map(|shard| (*shard, Epoch(u64::from(shard.0) + 1))).collect(),
             grants: (0..shards).map(|shard| (Epoch(u64::from(shard) + 1), Grant::Created(ShardId(shard)))).collect(),
             shards,
+            hosts: Hosts::new(hosting),
             creators,
             epoch_next: Epoch(u64::from(shards) + 1),
         };
         self.keyspaces.insert(keyspace.id, keyspace);
+        self.assign_hosts();
     }
 }
 

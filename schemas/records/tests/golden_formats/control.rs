@@ -2,7 +2,7 @@
 
 use crate::Sample;
 use rehome_keyspace::{AttemptId, JobId, KeyspaceId, MoveId, NodeId, Nonce, Offset, Placement, ShardId, Side, SlotId};
-use rehome_records::control::{JobOptions, JobSubmitted, MoveWanted, SlotSpan};
+use rehome_records::control::{Hosting, JobOptions, JobSubmitted, Label, MoveWanted, SlotSpan};
 use rehome_records::{ControlEvent, ControlRecord, Digest, Record};
 
 pub fn digest() -> Digest {
@@ -32,12 +32,20 @@ fn name(event: &ControlEvent) -> &'static str {
         ControlEvent::KeyspaceRemoved { .. } => "control_keyspace_removed",
         ControlEvent::TopicRemoved { .. } => "control_topic_removed",
         ControlEvent::InboxOpened { .. } => "control_inbox_opened",
+        ControlEvent::KeyspaceCreatedWith { .. } => "control_keyspace_created_with",
+        ControlEvent::NodeRegisteredWith { .. } => "control_node_registered_with",
+        ControlEvent::NodeDrained { .. } => "control_node_drained",
+        ControlEvent::NodeFilled { .. } => "control_node_filled",
+        ControlEvent::ReplicaAdded { .. } => "control_replica_added",
+        ControlEvent::ReplicaReady { .. } => "control_replica_ready",
+        ControlEvent::ReplicaRemoved { .. } => "control_replica_removed",
+        ControlEvent::ReplicaWiped { .. } => "control_replica_wiped",
     }
 }
 
 pub fn samples() -> Vec<Sample> {
     let command = 0x0123_4567_89ab_cdef_0011_2233_4455_6677;
-    let samples = events().into_iter().map(|event| {
+    let samples = events().into_iter().chain(events_of_hosting()).map(|event| {
         let (name, record) = (name(&event), ControlRecord { command, event });
         let bytes = record.clone().into_record().value.expect("a control record has a value");
         Sample::framed(name, record, bytes, |bytes| {
@@ -101,4 +109,33 @@ fn events() -> Vec<ControlEvent> {
         ControlEvent::TopicRemoved { keyspace: KeyspaceId(2) },
         ControlEvent::InboxOpened { keyspace: KeyspaceId(2), partitions: 300 },
     ]
+}
+
+/// Who hosts what.
+fn events_of_hosting() -> Vec<ControlEvent> {
+    let (keyspace, shard, node) = (KeyspaceId(2), ShardId(3), NodeId(70_000));
+    vec![
+        ControlEvent::KeyspaceCreatedWith {
+            name: "flights".into(),
+            placement: Placement::buckets(4096).expect("in range"),
+            shards: 3,
+            request_retention_ms: 86_400_000,
+            hosting: Hosting { replicas: 3, ready_replicas: 2, required: vec![label("region", "ä")] },
+        },
+        ControlEvent::NodeRegisteredWith {
+            node,
+            address: "127.0.0.1:8090".into(),
+            labels: vec![label("rack", "7"), label("region", "ä")],
+        },
+        ControlEvent::NodeDrained { node },
+        ControlEvent::NodeFilled { node },
+        ControlEvent::ReplicaAdded { keyspace, shard, node, from: Some(NodeId(4)) },
+        ControlEvent::ReplicaReady { keyspace, shard, node, hosting: Offset(1 << 20) },
+        ControlEvent::ReplicaRemoved { keyspace, shard, node, reason: "because ä".to_owned() },
+        ControlEvent::ReplicaWiped { keyspace, shard, node },
+    ]
+}
+
+fn label(key: &str, value: &str) -> Label {
+    Label { key: key.into(), value: value.into() }
 }

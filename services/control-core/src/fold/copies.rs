@@ -44,7 +44,15 @@ impl ControlState {
         self.check_replica(one.keyspace, one.destination, node)?;
         let accepted = Accepted::CopyIngested(move_id);
         check_copy(one, copy)?;
-        if !matches!(one.phase, Phase::Copying | Phase::CatchingUp | Phase::CuttingOver { .. }) {
+        let takes_copies = matches!(
+            one.phase,
+            Phase::Copying
+                | Phase::CatchingUp
+                | Phase::CuttingOver { .. }
+                | Phase::Switched { .. }
+                | Phase::Completing { .. }
+        );
+        if !takes_copies {
             return already_or(one.ingested.contains(&node), accepted, phase_other(one, "copying"));
         }
         let Some(snapshot) = one.snapshot else {
@@ -61,10 +69,11 @@ impl ControlState {
             self.give_up_copy(move_id, &format!("node {node} read another state back than was copied"), at);
             return Ok(Decision::Accepted(Accepted::CopyGivenUp(move_id)));
         }
-        let required = self.destinations_required(one.keyspace, one.destination);
+        let required = self.destinations_required(one.keyspace);
         let is_copying = one.phase == Phase::Copying;
         let one = self.move_mut(move_id);
         one.ingested.insert(node);
+        one.copy_awaited.remove(&node);
         let enough = one.ingested.len() >= required;
         self.tell(move_id, at, format!("node {node} holds copy {copy}, read back with the same digest"));
         if is_copying && enough {
@@ -72,6 +81,7 @@ impl ControlState {
             one.copy_took_ms = Some(at.time_ms.saturating_sub(one.changed_ms));
             self.enter(move_id, Phase::CatchingUp, at, "catching up with the source's partition");
         }
+        self.end_cleanup(move_id, at);
         Ok(Decision::Accepted(accepted))
     }
 
@@ -123,7 +133,7 @@ impl ControlState {
             Phase::Planned => self.enter(move_id, ended(ending), at, what),
             _ => {
                 let (keyspace, destination) = (one.keyspace, one.destination);
-                let awaited = self.replicas_of(keyspace, destination);
+                let awaited = self.nodes_of(keyspace, destination);
                 let phase = match (awaited.is_empty(), ending) {
                     (true, ending) => ended(ending),
                     (false, Ending::Cancel { .. }) => Phase::Cancelling,
@@ -161,7 +171,7 @@ impl ControlState {
             return;
         };
         let (keyspace, source) = (one.keyspace, one.source);
-        let awaited = self.replicas_of(keyspace, source);
+        let awaited = self.nodes_of(keyspace, source);
         self.move_mut(move_id).cleanup_awaited = awaited;
         self.enter(move_id, Phase::Completing { attempt }, at, "completing: the source drops the rows");
     }
@@ -169,27 +179,36 @@ impl ControlState {
     pub(super) fn record_cleanup(&mut self, move_id: MoveId, node: NodeId, at: At) -> Folded {
         let one = self.known_move(move_id)?;
         let accepted = Accepted::CleanupRecorded(move_id);
-        let (shard, end) = match &one.phase {
-            Phase::Completing { .. } => (one.source, Phase::Completed),
-            Phase::Cancelling => (one.destination, Phase::Cancelled),
-            Phase::Failing { reason } => (one.destination, Phase::Failed { reason: reason.clone() }),
-            Phase::Completed => (one.source, Phase::Completed),
-            Phase::Cancelled | Phase::Failed { .. } => (one.destination, one.phase.clone()),
+        let shard = match &one.phase {
+            Phase::Completing { .. } | Phase::Completed => one.source,
+            Phase::Cancelling | Phase::Failing { .. } | Phase::Cancelled | Phase::Failed { .. } => one.destination,
             _ => return Err(phase_other(one, "completing, cancelling or failing")),
         };
-        self.check_replica(one.keyspace, shard, node)?;
+        self.check_hosts(one.keyspace, shard, node)?;
         if !one.cleanup_awaited.contains(&node) {
             return Ok(Decision::AlreadyDone(accepted));
         }
         let one = self.move_mut(move_id);
         one.cleanup_awaited.remove(&node);
-        let is_last = one.cleanup_awaited.is_empty();
         self.tell(move_id, at, format!("node {node} cleaned up"));
-        if is_last {
-            let what = end.to_string();
-            self.enter(move_id, end, at, what);
-        }
+        self.end_cleanup(move_id, at);
         Ok(Decision::Accepted(accepted))
+    }
+
+    /// Ends a move of which nobody has anything left to do.
+    pub(super) fn end_cleanup(&mut self, move_id: MoveId, at: At) {
+        let Some(one) = self.move_(move_id) else { return };
+        if !one.cleanup_awaited.is_empty() || !one.copy_awaited.is_empty() {
+            return;
+        }
+        let end = match &one.phase {
+            Phase::Completing { .. } => Phase::Completed,
+            Phase::Cancelling => Phase::Cancelled,
+            Phase::Failing { reason } => Phase::Failed { reason: reason.clone() },
+            _ => return,
+        };
+        let what = end.to_string();
+        self.enter(move_id, end, at, what);
     }
 }
 

@@ -36,7 +36,7 @@ impl ControlState {
             return Err(Refusal::KeyspaceMoving { move_id: one.id, job: one.job, phase: one.phase.name(), way_out });
         }
         let keyspace = Arc::make_mut(&mut self.keyspaces).remove(&id).expect("looked up before");
-        let awaited = keyspace.replicas.values().flatten().copied().collect();
+        let awaited = keyspace.nodes_with_any();
         let keyspace = Arc::unwrap_or_clone(keyspace);
         let dropped = Dropped { keyspace, awaited, topic_removed: false, dropped: at.offset };
         Arc::make_mut(&mut self.dropped).insert(id, Arc::new(dropped));

@@ -152,6 +152,7 @@ fn planned(id: MoveId, job: JobId, asked: &JobSubmitted, wanted: &MoveWanted, se
         snapshot: None,
         copy_took_ms: None,
         ingested: BTreeSet::new(),
+        copy_awaited: BTreeSet::new(),
         ending: None,
         cleanup_awaited: BTreeSet::new(),
         created: at.offset,

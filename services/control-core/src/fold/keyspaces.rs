@@ -2,27 +2,39 @@
 
 use super::{At, Folded};
 use crate::keyspace::first_slot;
-use crate::{Accepted, ControlState, Decision, Keyspace, Node, Refusal, Route, SHARDS_MAX};
+use crate::{Accepted, ControlState, Decision, Keyspace, Node, REPLICAS_MAX, Refusal, Route, SHARDS_MAX};
 use rehome_keyspace::{Epoch, KeyspaceId, NodeId, Placement, ShardId};
+use rehome_records::control::{Hosting, Label};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NAME_BYTES_MAX: usize = 100;
+const LABEL_BYTES_MAX: usize = 63;
+/// Labels of one node. Reason: each is looked at for each shard.
+const LABELS_MAX: usize = 16;
 
 impl ControlState {
-    pub(super) fn register_node(&mut self, id: NodeId, address: String, at: At) -> Folded {
+    pub(super) fn register_node(&mut self, id: NodeId, address: String, labels: Vec<Label>, at: At) -> Folded {
         let accepted = Accepted::NodeRegistered(id);
-        if self.node(id).is_some_and(|node| node.address == address) {
+        check_labels(&labels)?;
+        let labels: BTreeMap<String, String> = labels.into_iter().map(|label| (label.key, label.value)).collect();
+        if self.node(id).is_some_and(|node| node.address == address && node.labels == labels) {
             return Ok(Decision::AlreadyDone(accepted));
         }
-        let registered = self.node(id).map_or(at.offset, |node| node.registered);
-        Arc::make_mut(&mut self.nodes).insert(id, Node { id, address, registered });
+        let known = self.node(id).map(|node| (node.registered, node.drained, node.filling));
+        let (registered, drained, filling) = known.unwrap_or((at.offset, false, false));
+        Arc::make_mut(&mut self.nodes).insert(id, Node { id, address, labels, registered, drained, filling });
+        self.assign_lacking();
+        Ok(Decision::Accepted(accepted))
+    }
+
+    /// Gives shards that nobody hosts yet to the nodes that there are now.
+    pub(super) fn assign_lacking(&mut self) {
         let without = |keyspace: &&Keyspace| (0..keyspace.shards).any(|i| keyspace.replicas_of(ShardId(i)).is_empty());
         let lacking: Vec<KeyspaceId> = self.keyspaces().filter(without).map(|keyspace| keyspace.id).collect();
         for keyspace in lacking {
             self.assign_replicas(keyspace);
         }
-        Ok(Decision::Accepted(accepted))
     }
 
     pub(super) fn create_keyspace(
@@ -31,9 +43,11 @@ impl ControlState {
         placement: Placement,
         shards: u32,
         request_retention_ms: u64,
+        hosting: Hosting,
         at: At,
     ) -> Folded {
         check_name(&name)?;
+        check_hosting(&hosting)?;
         if let Some(taken) = self.keyspace_named(&name) {
             return Err(Refusal::NameTaken { name, keyspace: taken.id });
         }
@@ -54,7 +68,10 @@ impl ControlState {
             shards_created: shards,
             routes: Arc::new(routes_at_creation(slots, shards)),
             epoch_next: Epoch(u64::from(shards) + 1),
+            hosting,
             replicas: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             request_retention_ms,
             created: at.offset,
             routes_changed: at.offset,
@@ -80,6 +97,33 @@ fn routes_at_creation(slots: u32, shards: u32) -> Vec<Route> {
         routes.resize(first_slot(slots, shards, shard + 1).0 as usize, route);
     }
     routes
+}
+
+fn check_hosting(hosting: &Hosting) -> Result<(), Refusal> {
+    let Hosting { replicas, ready_replicas, required } = hosting;
+    if !(1..=REPLICAS_MAX).contains(replicas) || !(1..=*replicas).contains(ready_replicas) {
+        return Err(Refusal::ReplicasInvalid { replicas: *replicas, ready_replicas: *ready_replicas });
+    }
+    check_labels(required)
+}
+
+/// Labels are typed by people, and shown in tables.
+fn check_labels(labels: &[Label]) -> Result<(), Refusal> {
+    let plain = |text: &str| {
+        let fits = (1..=LABEL_BYTES_MAX).contains(&text.len());
+        fits && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'))
+    };
+    let wrong = labels.iter().enumerate().find(|(at, label)| {
+        let twice = labels[..*at].iter().any(|other| other.key == label.key);
+        twice || !plain(&label.key) || !plain(&label.value)
+    });
+    match wrong {
+        Some((_, label)) => Err(Refusal::LabelInvalid { key: label.key.clone(), value: label.value.clone() }),
+        None if labels.len() > LABELS_MAX => {
+            Err(Refusal::LabelInvalid { key: labels[LABELS_MAX].key.clone(), value: "one too many".into() })
+        }
+        None => Ok(()),
+    }
 }
 
 /// A keyspace's name is part of its topics' names.

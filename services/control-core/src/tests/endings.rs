@@ -147,6 +147,7 @@ fn a_move_is_completed_only_when_every_replica_of_its_source_has_cleaned_up() {
 fn two_destination_replicas_must_both_be_ready() {
     let mut world = World::new();
     let id = world.keyspace().id;
+    world.state.keyspace_mut_for_tests(id).hosting.ready_replicas = 2;
     world.state.keyspace_mut_for_tests(id).replicas.insert(rehome_keyspace::ShardId(1), vec![ODD, IDLE]);
     world.submit(&[(0, 1, &[(4, 7)])], KEEP);
     world.bring_to("copying");

@@ -48,6 +48,10 @@ impl ControlStory {
                     phase: MovePhase::Planned,
                     copy: 1,
                     snapshot: None,
+                    ingested: BTreeSet::new(),
+                    copy_awaited: BTreeSet::new(),
+                    cleaning: BTreeSet::new(),
+                    cleans_at: None,
                     complete: job.options.complete,
                     end_wanted: false,
                     unequal_copies: 0,
@@ -58,6 +62,7 @@ impl ControlStory {
         let keyspace = self.keyspaces.get_mut(&job.keyspace).expect("looked up above");
         keyspace.shards = keyspace.shards.max(highest);
         self.jobs.insert(id, ids);
+        self.assign_hosts();
     }
 
     /// Lets the source drop what it no longer owns. Refused while a move of the job may still switch.
@@ -73,7 +78,7 @@ impl ControlStory {
         for id in ids {
             let moved = self.moves.get_mut(id).expect("a job's moves exist");
             if moved.phase == MovePhase::Switched {
-                moved.phase = MovePhase::CleaningUp;
+                moved.phase = moved.clean_up_at(moved.source, &self.keyspaces[&moved.keyspace].hosts);
             }
         }
     }
@@ -82,7 +87,9 @@ impl ControlStory {
     pub(super) fn cancel_requested(&mut self, job: JobId) {
         for id in self.jobs.get(&job).into_iter().flatten() {
             let moved = self.moves.get_mut(id).expect("a job's moves exist");
-            moved.phase = end_early(moved).unwrap_or(moved.phase);
+            // With its keyspace gone, it had ended.
+            let Some(keyspace) = self.keyspaces.get(&moved.keyspace) else { continue };
+            moved.phase = end_early(moved, &keyspace.hosts).unwrap_or(moved.phase);
         }
     }
 

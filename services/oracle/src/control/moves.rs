@@ -1,6 +1,6 @@
 //! The steps of one move, from its start to the outcome of each attempt.
 
-use super::{AttemptStory, ControlStory, Grant, MovePhase, MoveStory};
+use super::{AttemptStory, ControlStory, Grant, Hosts, MovePhase, MoveStory};
 use rehome_keyspace::{AttemptId, Epoch, MoveId, NodeId, Offset, Outcome, Side};
 use rehome_records::{ControlEvent, Digest};
 
@@ -17,27 +17,29 @@ pub(super) struct Report {
 }
 
 impl ControlStory {
-    /// Folds a step of a move. Shards have one replica here, so one report of each side is enough.
+    /// Folds a step of a move.
     pub(super) fn step(&mut self, offset: Offset, event: ControlEvent) {
         match event {
             ControlEvent::MoveStarted { move_id } | ControlEvent::CutoverStarted { move_id, .. }
                 if self.is_paused(move_id) => {}
             ControlEvent::MoveStarted { move_id } => {
-                self.advance(move_id, |moved| (moved.phase == MovePhase::Planned).then_some(MovePhase::Copying))
+                self.advance(move_id, |moved, _| (moved.phase == MovePhase::Planned).then_some(MovePhase::Copying))
             }
-            ControlEvent::SnapshotTaken { move_id, copy, digest, .. } => self.advance(move_id, |moved| {
-                if moved.phase != MovePhase::Copying || moved.copy != copy || moved.snapshot.is_some() {
+            ControlEvent::SnapshotTaken { move_id, copy, node, digest, .. } => self.advance(move_id, |moved, hosts| {
+                let counts = hosts.counting(moved.source).contains(&node);
+                if !counts || moved.phase != MovePhase::Copying || moved.copy != copy || moved.snapshot.is_some() {
                     return None;
                 }
-                moved.snapshot = Some(digest);
+                moved.snapshot = Some((node, digest));
                 Some(MovePhase::Copying)
             }),
-            ControlEvent::CopyIngested { move_id, copy, digest, .. } => {
-                self.advance(move_id, |moved| copy_ingested(moved, copy, digest))
+            ControlEvent::CopyIngested { move_id, copy, node, digest } => {
+                self.advance(move_id, |moved, hosts| copy_ingested(moved, hosts, copy, node, digest))
             }
-            ControlEvent::CopyFailed { move_id, copy, .. } => self.advance(move_id, |moved| {
+            ControlEvent::CopyFailed { move_id, copy, node, .. } => self.advance(move_id, |moved, hosts| {
+                let counts = [moved.source, moved.destination].iter().any(|at| hosts.counting(*at).contains(&node));
                 let phase_fits = matches!(moved.phase, MovePhase::Copying | MovePhase::CatchingUp);
-                (phase_fits && moved.copy == copy).then(|| next_copy(moved))
+                (counts && phase_fits && moved.copy == copy).then(|| next_copy(moved, hosts))
             }),
             ControlEvent::CutoverStarted { move_id, nonce, .. } => self.cutover_started(offset, move_id, nonce),
             ControlEvent::Ready { attempt, node, side, fence, open, digest } => {
@@ -46,11 +48,23 @@ impl ControlStory {
                 }
             }
             ControlEvent::CutoverAborted { attempt, fence, .. } => self.decide(attempt, Outcome::Aborted { fence }),
-            ControlEvent::CleanupDone { move_id, .. } => {
-                self.advance(move_id, |moved| (moved.phase == MovePhase::CleaningUp).then_some(MovePhase::Ended))
-            }
+            ControlEvent::CleanupDone { move_id, node } => self.advance(move_id, |moved, _| {
+                if moved.phase == MovePhase::CleaningUp {
+                    moved.cleaning.remove(&node);
+                    moved.end_cleaning();
+                }
+                None
+            }),
             ControlEvent::MoveFailed { move_id, .. } => self.advance(move_id, end_early),
-            ControlEvent::NodeRegistered { .. }
+            ControlEvent::KeyspaceCreatedWith { .. }
+            | ControlEvent::NodeRegisteredWith { .. }
+            | ControlEvent::NodeDrained { .. }
+            | ControlEvent::NodeFilled { .. }
+            | ControlEvent::ReplicaAdded { .. }
+            | ControlEvent::ReplicaReady { .. }
+            | ControlEvent::ReplicaRemoved { .. }
+            | ControlEvent::ReplicaWiped { .. }
+            | ControlEvent::NodeRegistered { .. }
             | ControlEvent::KeyspaceCreated { .. }
             | ControlEvent::JobSubmitted(_)
             | ControlEvent::CompleteRequested { .. }
@@ -68,9 +82,11 @@ impl ControlStory {
         self.moves.get(&move_id).is_some_and(|moved| self.paused.contains(&moved.job))
     }
 
-    fn advance(&mut self, move_id: MoveId, step: impl FnOnce(&mut MoveStory) -> Option<MovePhase>) {
+    fn advance(&mut self, move_id: MoveId, step: impl FnOnce(&mut MoveStory, &Hosts) -> Option<MovePhase>) {
         let Some(moved) = self.moves.get_mut(&move_id) else { return };
-        moved.phase = step(moved).unwrap_or(moved.phase);
+        // With its keyspace gone, every move has ended.
+        let Some(keyspace) = self.keyspaces.get(&moved.keyspace) else { return };
+        moved.phase = step(moved, &keyspace.hosts).unwrap_or(moved.phase);
     }
 
     fn cutover_started(&mut self, offset: Offset, move_id: MoveId, nonce: rehome_keyspace::Nonce) {
@@ -101,27 +117,36 @@ impl ControlStory {
         );
     }
 
-    /// Takes in a report. One of each side, equal, switches the attempt; unequal ones abort it.
+    /// Takes in a report. One of the source and enough of the destination, all equal, switch the attempt; unequal ones
+    /// abort it.
     fn ready(&mut self, id: AttemptId, report: Report) {
         let Some(attempt) = self.attempts.get_mut(&id).filter(|attempt| attempt.outcome.is_none()) else {
             return;
         };
+        let shard = if report.side == Side::Source { attempt.source } else { attempt.destination };
+        let hosts = &self.keyspaces[&attempt.keyspace].hosts;
+        if !hosts.counting(shard).contains(&report.node) {
+            return;
+        }
         let same = |other: &Report| other.node == report.node && other.side == report.side;
         if attempt.readies.iter().any(same) {
             return;
         }
         attempt.readies.push(report);
-        let of = |side| attempt.readies.iter().find(move |ready| ready.side == side);
-        let (Some(source), Some(destination)) = (of(Side::Source), of(Side::Destination)) else { return };
-        let fence = source.fence;
-        if source.digest == destination.digest && destination.fence == fence {
-            return self.decide(id, Outcome::Switched { fence });
+        let Some(source) = attempt.readies.iter().find(|ready| ready.side == Side::Source) else { return };
+        let (fence, digest) = (source.fence, source.digest);
+        if attempt.readies.iter().all(|ready| (ready.fence, ready.digest) == (fence, digest)) {
+            let ready = attempt.readies.iter().filter(|ready| ready.side == Side::Destination).count();
+            if ready >= hosts.required() {
+                self.decide(id, Outcome::Switched { fence });
+            }
+            return;
         }
         attempt.unequal_digests = true;
         let move_id = attempt.move_id;
         self.decide(id, Outcome::Aborted { fence });
         // The same copy would differ again.
-        self.advance(move_id, |moved| (moved.phase == MovePhase::CatchingUp).then(|| next_copy(moved)))
+        self.advance(move_id, |moved, hosts| (moved.phase == MovePhase::CatchingUp).then(|| next_copy(moved, hosts)))
     }
 
     /// Fixes the outcome of an attempt, the first one only, and grants its epoch.
@@ -131,34 +156,51 @@ impl ControlStory {
         };
         attempt.outcome = Some(outcome);
         let moved = self.moves.get_mut(&attempt.move_id).expect("an attempt's move exists");
+        let keyspace = self.keyspaces.get_mut(&attempt.keyspace).expect("an attempt's keyspace exists");
+        let hosts = &keyspace.hosts;
         let (winner, phase) = match outcome {
-            Outcome::Switched { .. } if moved.complete => (attempt.destination, MovePhase::CleaningUp),
-            Outcome::Switched { .. } => (attempt.destination, MovePhase::Switched),
-            Outcome::Aborted { .. } if moved.end_wanted => (attempt.source, MovePhase::CleaningUp),
+            Outcome::Switched { .. } => {
+                let counting = hosts.counting(moved.destination);
+                moved.copy_awaited = counting.difference(&moved.ingested).copied().collect();
+                let completes = moved.complete;
+                let phase = if completes { moved.clean_up_at(moved.source, hosts) } else { MovePhase::Switched };
+                (attempt.destination, phase)
+            }
+            Outcome::Aborted { .. } if moved.end_wanted => {
+                (attempt.source, moved.clean_up_at(moved.destination, hosts))
+            }
             Outcome::Aborted { .. } => (attempt.source, MovePhase::CatchingUp),
         };
         moved.phase = phase;
-        let keyspace = self.keyspaces.get_mut(&attempt.keyspace).expect("an attempt's keyspace exists");
         for slot in &moved.slots {
             keyspace.routes[slot.0 as usize] = (winner, attempt.epoch);
         }
     }
 }
 
-fn copy_ingested(moved: &mut MoveStory, copy: u32, digest: Digest) -> Option<MovePhase> {
-    let snapshot = moved.snapshot.filter(|_| moved.phase == MovePhase::Copying && moved.copy == copy)?;
-    if snapshot == digest {
-        return Some(MovePhase::CatchingUp);
+fn copy_ingested(moved: &mut MoveStory, hosts: &Hosts, copy: u32, node: NodeId, digest: Digest) -> Option<MovePhase> {
+    let counts = hosts.counting(moved.destination).contains(&node);
+    let cleans_at_source = moved.phase != MovePhase::CleaningUp || moved.cleans_at == Some(moved.source);
+    let takes_copies = !matches!(moved.phase, MovePhase::Planned | MovePhase::Ended) && cleans_at_source;
+    let (_, snapshot) = moved.snapshot.filter(|_| counts && takes_copies && moved.copy == copy)?;
+    if snapshot != digest {
+        // Later, the replicas that hold the copy go on without this one.
+        let copies = moved.phase == MovePhase::Copying && !moved.ingested.contains(&node);
+        moved.unequal_copies += u32::from(copies);
+        return copies.then(|| next_copy(moved, hosts));
     }
-    moved.unequal_copies += 1;
-    Some(next_copy(moved))
+    moved.ingested.insert(node);
+    moved.copy_awaited.remove(&node);
+    moved.end_cleaning();
+    let enough = moved.phase == MovePhase::Copying && moved.ingested.len() >= hosts.required();
+    enough.then_some(MovePhase::CatchingUp)
 }
 
 /// Ends a move that has not switched: at once, or as soon as its attempt is aborted.
-pub(super) fn end_early(moved: &mut MoveStory) -> Option<MovePhase> {
+pub(super) fn end_early(moved: &mut MoveStory, hosts: &Hosts) -> Option<MovePhase> {
     match moved.phase {
         MovePhase::Planned => Some(MovePhase::Ended),
-        MovePhase::Copying | MovePhase::CatchingUp => Some(MovePhase::CleaningUp),
+        MovePhase::Copying | MovePhase::CatchingUp => Some(moved.clean_up_at(moved.destination, hosts)),
         MovePhase::CuttingOver(attempt) => {
             moved.end_wanted = true;
             Some(MovePhase::CuttingOver(attempt))
@@ -168,11 +210,12 @@ pub(super) fn end_early(moved: &mut MoveStory) -> Option<MovePhase> {
 }
 
 /// Asks for the next copy; after the last one that is allowed, the move fails.
-fn next_copy(moved: &mut MoveStory) -> MovePhase {
+pub(super) fn next_copy(moved: &mut MoveStory, hosts: &Hosts) -> MovePhase {
     if moved.copy >= COPIES_MAX {
-        return MovePhase::CleaningUp;
+        return moved.clean_up_at(moved.destination, hosts);
     }
     moved.copy += 1;
     moved.snapshot = None;
+    moved.ingested.clear();
     MovePhase::Copying
 }
