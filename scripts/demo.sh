@@ -19,5 +19,9 @@ case " $* " in
     rows=(--input "$flights" --key origin --sort date)
     ;;
 esac
+case " $* " in
+*" --kafka-brokers"*) ;;
+*" --kafka "*) scripts/kafka.sh ;; # the broker that the demo starts
+esac
 binary="$(scripts/build.sh | tail -n 1)"
 exec "$binary" demo "${rows[@]}" "$@"

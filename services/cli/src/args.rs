@@ -3,7 +3,7 @@
 mod kafka;
 mod server;
 
-pub use kafka::KafkaArgs;
+pub use kafka::{KafkaArgs, KafkaChoice};
 
 use crate::commands::{
     bench, delete, demo, explain, export, get, import, job, keyspace, put, rejects, reshard, scan, serve, status, stop,

@@ -1,5 +1,6 @@
 //! The demo: load rows, reshard under load, compare everything three ways.
 //!
+//! - [`place`]: where it runs.
 //! - [`client`]: one client that retries until it is answered, and remembers every answer.
 //! - [`writers`]: the load meanwhile.
 //! - [`probes`]: the pause of one move, seen by one writer and one reader.
@@ -14,19 +15,18 @@ pub mod compare;
 mod cutovers;
 mod latency;
 mod moves;
+mod place;
 mod probes;
 mod report;
 mod reshard;
 mod writers;
 
+pub use place::Place;
 pub use report::Report;
 
-use crate::cluster::Cluster;
 use crate::commands::count;
-use crate::failpoints::Hooks;
 use crate::workload::{self, Input, Phases, create_keyspace, load, run_for};
 use cutovers::CutoverSeen;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use writers::Writers;
@@ -49,17 +49,17 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Runs the demo in the folder, and returns its figures.
+/// Runs the demo there, and returns its figures.
 ///
 /// Errors: the input cannot be read, the system does not answer, or a job does not complete.
-pub fn run(dir: &Path, options: &Options) -> anyhow::Result<Report> {
-    let cluster = Arc::new(Cluster::start(dir, "in-process", Hooks::default())?);
-    let report = drive(&cluster, options);
-    cluster.stop().map_err(|error| anyhow::anyhow!("cannot stop cleanly: {error}"))?;
+pub fn run(mut place: Place, options: &Options) -> anyhow::Result<Report> {
+    let report = drive(&mut place, options);
+    place.stop()?;
     report
 }
 
-fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
+fn drive(place: &mut Place, options: &Options) -> anyhow::Result<Report> {
+    let cluster = &Arc::clone(place.cluster());
     let shards = options.plan[0];
     say(&format!("keyspace {KEYSPACE} on {}", count(u64::from(shards), "shard")));
     let (keyspace, placement) = create_keyspace(cluster, KEYSPACE, shards)?;
@@ -103,7 +103,8 @@ fn drive(cluster: &Arc<Cluster>, options: &Options) -> anyhow::Result<Report> {
     for done in &mut resharded {
         history.extend(std::mem::take(&mut done.history));
     }
-    let compared = compare::compare(cluster, keyspace, &history)?;
+    place.stop_nodes()?;
+    let compared = compare::compare(cluster.log(), &|shard| place.store(keyspace, shard), keyspace, &history)?;
     let cutovers = cutovers::seen(&shared, resharded.iter().flat_map(|done| &done.moves));
     let facts = report::Facts {
         rows_loaded: loaded.rows,

@@ -6,7 +6,7 @@
 //! - [`cluster`]: everything in one process; [`api`]: HTTP in front of it; [`failpoints`]: where tests stop it.
 //! - [`pause`]: how long a cutover held writes back, from the logs.
 //! - [`demo`]: loads, reshards under load, compares; [`bench`]: figures, beside those of RocksDB alone;
-//!   [`workload`]: what both share.
+//!   [`workload`]: what both share; [`over_kafka`]: the brokers that both may run over.
 //! - [`notify`]: tells a service manager how far the process is.
 //! - [`client`]: the HTTP client; [`wire`]: the JSON that both sides speak.
 
@@ -21,6 +21,7 @@ mod demo;
 mod exit;
 mod failpoints;
 mod notify;
+mod over_kafka;
 mod pause;
 mod usage;
 mod wire;

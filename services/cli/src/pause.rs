@@ -2,9 +2,12 @@
 
 use rehome_control_core::Attempt;
 use rehome_keyspace::Offset;
-use rehome_ports::{Log, ReadLimits};
+use rehome_ports::{Log, Records};
 use rehome_records::TopicPartition;
-use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time until a record can be read that is there.
+const READ_MAX: Duration = Duration::from_secs(5);
 
 /// Returns the milliseconds from the append of the fence to that of the outcome; nothing before there is an outcome,
 /// or when the log no longer has the fence.
@@ -15,7 +18,6 @@ pub fn measured_pause_ms(log: &dyn Log, source: &TopicPartition, attempt: &Attem
 
 /// Returns when the log appended the record; nothing when it is no longer there.
 fn append_time_ms(log: &dyn Log, partition: &TopicPartition, offset: Offset) -> Option<u64> {
-    let mut tail = log.tail(partition, offset, Arc::new(|| ())).ok()?;
-    let batch = tail.poll(ReadLimits { records_max: 1, bytes_max: 1 }).ok()?;
-    batch.records.first().filter(|logged| logged.offset == offset).map(|logged| logged.append_time_ms)
+    let first = Records::up_to_now(log, partition, offset, READ_MAX).ok()?.next()?.ok()?;
+    (first.offset == offset).then_some(first.append_time_ms)
 }

@@ -76,3 +76,14 @@ pub fn kcat(broker: &str, topic: &str, is_keyed: bool, more: &[&str], lines: &st
     ensure!(status.success(), "kcat ended with {status}");
     Ok(())
 }
+
+/// Returns the topics that kcat sees, but Kafka's own.
+pub fn topics(broker: &str) -> anyhow::Result<Vec<String>> {
+    let listed = Command::new("kcat").args(["-b", broker, "-L", "-J"]).output();
+    let listed = listed.context("kcat is not there; scripts/python.sh installs it")?;
+    ensure!(listed.status.success(), "kcat ended with {}", listed.status);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
+    let topics = listed["topics"].as_array().context("kcat lists no topics")?;
+    let names = topics.iter().filter_map(|topic| topic["topic"].as_str());
+    Ok(names.filter(|name| !name.starts_with("__")).map(str::to_owned).collect())
+}

@@ -28,6 +28,37 @@ pub struct KafkaArgs {
     pub min_insync_replicas: Option<u32>,
 }
 
+/// Whether demo or bench run over Kafka, and over which.
+#[derive(Clone, Debug, clap::Args)]
+pub struct KafkaChoice {
+    /// Over Kafka instead of an embedded log: the brokers that are given, else one that Docker starts for this run
+    #[arg(long)]
+    pub kafka: bool,
+    /// Brokers as HOST:PORT, several with commas. Topics get a prefix of their own, and are removed in the end
+    #[arg(long, value_name = "HOST:PORT,...", requires = "kafka")]
+    pub kafka_brokers: Option<String>,
+    /// File of librdkafka's properties, as for `rehome serve`
+    #[arg(long, value_name = "FILE", requires = "kafka_brokers")]
+    pub kafka_file: Option<PathBuf>,
+    /// Replicas of each partition [default: 1]
+    #[arg(long, value_name = "N", requires = "kafka_brokers")]
+    pub replication_factor: Option<u32>,
+}
+
+impl KafkaChoice {
+    /// Returns how those brokers are reached, with that prefix for topics.
+    pub fn args(&self, brokers: &str, topic_prefix: String) -> KafkaArgs {
+        KafkaArgs {
+            kafka_brokers: brokers.to_owned(),
+            topic_prefix,
+            kafka: Vec::new(),
+            kafka_file: self.kafka_file.clone(),
+            replication_factor: self.replication_factor.unwrap_or(1),
+            min_insync_replicas: None,
+        }
+    }
+}
+
 /// Where the value of a property comes from: what is a secret need not stand on a command line.
 #[derive(Clone)]
 pub enum Source {
@@ -76,6 +107,17 @@ impl Source {
 }
 
 impl KafkaArgs {
+    /// Returns the words by which another process reaches the same. Properties are passed on by their file alone.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec!["--kafka-brokers".to_owned(), self.kafka_brokers.clone()];
+        words.extend(["--topic-prefix".to_owned(), self.topic_prefix.clone()]);
+        words.extend(["--replication-factor".to_owned(), self.replication_factor.to_string()]);
+        if let Some(file) = &self.kafka_file {
+            words.extend(["--kafka-file".to_owned(), file.display().to_string()]);
+        }
+        words
+    }
+
     /// Returns the configuration.
     ///
     /// Errors: a property cannot be read, or must not be set.

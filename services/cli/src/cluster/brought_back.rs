@@ -143,7 +143,8 @@ fn lose_power(before_flush: u32, after_flush: u32, torn: usize) -> usize {
         assert!(!answers.iter().any(same), "{answer:?} has the offset of another write");
         history.acknowledge(answer.shard, answer.offset);
     }
-    let compared = compare(&cluster, keyspace, &history).expect("it can be compared");
+    let store = |shard| Ok(cluster.store(keyspace, shard)?);
+    let compared = compare(cluster.log(), &store, keyspace, &history).expect("it can be compared");
     assert!(compared.findings.is_clean(), "{}", compared.findings);
     assert_eq!(compared.rows_visible, kept as u64 + 50);
     cluster.stop().expect("it stops");

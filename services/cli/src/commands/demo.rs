@@ -1,7 +1,9 @@
 //! `rehome demo`.
 
-use crate::demo::{self, Options};
+use crate::args::KafkaChoice;
+use crate::demo::{self, Options, Place};
 use crate::exit::{Exit, Failure};
+use crate::over_kafka::OverKafka;
 use crate::workload::{BUCKETS, FileInput, Input};
 use anyhow::Context;
 use rehome_sources::Columns;
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 /// Load rows, change the shard count under load, and compare everything three ways
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome demo --input zipf\n  rehome demo --input flights.parquet --key origin --sort date --plan 3,5,2 --json"
+    after_help = "Examples:\n  rehome demo --input zipf\n  rehome demo --input flights.parquet --key origin --sort date --plan 3,5,2 --json\n  rehome demo --input zipf --kafka --kafka-brokers 127.0.0.1:9092"
 )]
 pub struct Args {
     /// A Parquet or CSV file, or `zipf` for generated rows. By default the flights that `make demo` fetches
@@ -41,6 +43,8 @@ pub struct Args {
     /// Seed of what the writers do
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    kafka: KafkaChoice,
     /// Print the figures as one JSON object, the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -81,7 +85,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.data.is_some() && std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Failure::usage(format!("{} is not empty: the demo starts from nothing", dir.display())));
     }
-    let report = demo::run(dir, &options)?;
+    let place =
+        if args.kafka.kafka { Place::apart(dir, OverKafka::reach(&args.kafka, "demo")?)? } else { Place::here(dir)? };
+    let report = demo::run(place, &options)?;
     println!("{}", report.table());
     let next = format!("{} up", super::quoted(&std::env::args().next().unwrap_or_else(|| "rehome".into())));
     if report.is_good() {

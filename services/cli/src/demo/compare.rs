@@ -1,13 +1,13 @@
 //! The three-way comparison: what clients were answered, a raw scan of each store, an independent fold of the logs.
 
-use crate::cluster::Cluster;
 use anyhow::Context;
 use rehome_keyspace::{KeyspaceId, Offset, ShardId};
 use rehome_oracle::{ClientHistory, Comparison, ControlStory, Findings, fold};
-use rehome_ports::{Reader, Records, Store};
+use rehome_ports::{Log, Reader, Records, Store};
 use rehome_records::TopicPartition;
 use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest time until records can be read that are there.
@@ -21,16 +21,24 @@ pub struct Compared {
     pub writes_repeated: u64,
 }
 
+/// Finds the store of a shard.
+type Stores<'a> = dyn Fn(ShardId) -> anyhow::Result<Arc<dyn Store>> + 'a;
+
 /// Compares a keyspace that nobody writes to any more.
-pub fn compare(cluster: &Cluster, keyspace: KeyspaceId, history: &ClientHistory) -> anyhow::Result<Compared> {
+pub fn compare(
+    log: &dyn Log,
+    stores: &Stores<'_>,
+    keyspace: KeyspaceId,
+    history: &ClientHistory,
+) -> anyhow::Result<Compared> {
     let mut story = ControlStory::default();
-    for logged in records(cluster, TopicPartition::new(CONTROL_TOPIC, 0))? {
+    for logged in records(log, TopicPartition::new(CONTROL_TOPIC, 0))? {
         story.fold(&logged?);
     }
     let known = story.keyspaces.get(&keyspace).context("the control log does not know the keyspace")?;
     let (topic, shards) = (data_topic(&known.name, keyspace), known.shards);
     let of_shard = |shard| {
-        let records = records(cluster, TopicPartition::new(topic.clone(), shard))?;
+        let records = records(log, TopicPartition::new(topic.clone(), shard))?;
         Ok(records.map(|logged| logged.map_err(|error| error.message)))
     };
     let partitions = (0..shards).map(of_shard);
@@ -39,15 +47,15 @@ pub fn compare(cluster: &Cluster, keyspace: KeyspaceId, history: &ClientHistory)
     let mut comparison = Comparison::new(&story, folded);
     comparison.history(history);
     for shard in (0..shards).map(ShardId) {
-        let store = cluster.store(keyspace, shard)?;
+        let store = stores(shard)?;
         scan(&*store, |key, value| comparison.store_entry(shard, key, value))?;
     }
     let (findings, rows_visible) = comparison.finish();
     Ok(Compared { findings, rows_visible, writes_accepted, writes_repeated })
 }
 
-fn records(cluster: &Cluster, partition: TopicPartition) -> anyhow::Result<Records> {
-    Ok(Records::up_to_now(cluster.log(), &partition, Offset(0), READ_MAX)?)
+fn records(log: &dyn Log, partition: TopicPartition) -> anyhow::Result<Records> {
+    Ok(Records::up_to_now(log, &partition, Offset(0), READ_MAX)?)
 }
 
 fn scan(store: &dyn Store, mut visit: impl FnMut(&[u8], &[u8])) -> anyhow::Result<()> {
