@@ -1,11 +1,12 @@
 //! A Kafka to run demo and bench over: given, or a broker that Docker runs as long as this process wants it.
 
 use crate::args::{KafkaArgs, KafkaChoice};
+use crate::cluster::Cluster;
 use crate::exit::{Exit, Failure};
 use anyhow::Context;
-use rehome_kafka::KafkaLog;
+use rehome_kafka::{KafkaConfig, KafkaLog};
 use rehome_ports::{Log, PortError};
-use rehome_records::control::CONTROL_TOPIC;
+use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -19,9 +20,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// A Kafka that answers.
 pub struct OverKafka {
     args: KafkaArgs,
+    config: KafkaConfig,
     log: Arc<KafkaLog>,
     /// Ends last.
-    _container: Option<Container>,
+    container: Option<Container>,
 }
 
 impl OverKafka {
@@ -36,17 +38,23 @@ impl OverKafka {
         };
         let brokers = choice.kafka_brokers.clone().or_else(|| Some(container.as_ref()?.address())).unwrap_or_default();
         let args = choice.args(&brokers, format!("{what}-{:08x}.", rand::random::<u32>()));
-        let log = KafkaLog::open(args.config()?).map_err(|error| Failure::usage(error.to_string()))?;
+        let config = args.config()?;
+        let log = KafkaLog::open(config.clone()).map_err(|error| Failure::usage(error.to_string()))?;
         answers(&*log).map_err(|error| {
             let message = format!("no broker of {brokers} answers: {error}");
             Failure::new(Exit::Failed, "kafka_unreachable", message)
                 .next(format!("rehome {what} --kafka --kafka-brokers HOST:PORT"))
         })?;
-        Ok(OverKafka { args, log, _container: container })
+        Ok(OverKafka { args, config, log, container })
     }
 
     pub fn log(&self) -> Arc<KafkaLog> {
         Arc::clone(&self.log)
+    }
+
+    /// Returns how the log reaches it.
+    pub fn config(&self) -> &KafkaConfig {
+        &self.config
     }
 
     /// Returns the words by which another process reaches the same topics.
@@ -56,11 +64,18 @@ impl OverKafka {
 
     /// Removes the topics, unless their broker goes as well.
     pub fn forget(&self, topics: &[String]) -> Result<(), PortError> {
-        if self._container.is_some() {
+        if self.container.is_some() {
             return Ok(());
         }
         topics.iter().try_for_each(|topic| self.log.remove_topic(topic))
     }
+}
+
+/// Returns the topics that a cluster has made.
+pub fn topics(cluster: &Cluster) -> Vec<String> {
+    let state = cluster.desk().state();
+    let data = state.keyspaces().map(|keyspace| data_topic(&keyspace.name, keyspace.id));
+    data.chain([CONTROL_TOPIC.to_owned()]).collect()
 }
 
 /// Asks until there is an answer.

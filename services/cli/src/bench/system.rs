@@ -6,13 +6,15 @@ use super::gate::Gate;
 use super::open_loop::{OpenLoop, Sample, Seen, histogram};
 use super::target::Target;
 use super::{Options, jobs, memory, rows};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NodeRole, Parts, Roles};
 use crate::failpoints::Hooks;
+use crate::over_kafka::{OverKafka, topics};
 use crate::workload::{Phases, create_keyspace, load, run_for};
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use rehome_control_core::Phase;
-use rehome_keyspace::{ShardId, SlotId};
+use rehome_keyspace::{NodeId, ShardId, SlotId};
+use rehome_router::RouterLimits;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,16 +37,37 @@ struct System {
     shards: u32,
 }
 
-/// Measures in the folder.
-pub fn measure(dir: &Path, options: &Options, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures in the folder, over that broker if there is one.
+pub fn measure(dir: &Path, broker: Option<&OverKafka>, options: &Options, figures: &mut Figures) -> anyhow::Result<()> {
     let gate = Gate::default();
     let hooks = Hooks { node: Some(gate.hook()), ..Hooks::default() };
-    let cluster = Arc::new(Cluster::start(dir, "in-process", hooks)?);
+    let cluster = Arc::new(match broker {
+        None => Cluster::start(dir, "in-process", hooks)?,
+        Some(broker) => over(broker, dir, hooks)?,
+    });
     let measured = measure_on(&cluster, gate.clone(), options, figures);
     // Nobody may wait for it while the cluster stops.
     gate.open();
+    let topics = topics(&cluster);
     cluster.stop().map_err(|error| anyhow::anyhow!("cannot stop cleanly: {error}"))?;
+    if let Some(broker) = broker {
+        broker.forget(&topics)?;
+    }
     measured
+}
+
+/// Everything in this process, on that broker.
+fn over(broker: &OverKafka, dir: &Path, hooks: Hooks) -> anyhow::Result<Cluster> {
+    let node = NodeRole { id: NodeId(1), address: "in-process".into() };
+    Ok(Cluster::start_parts(Parts {
+        log: broker.log(),
+        close_log: Box::new(|| Ok(())),
+        before_flush: None,
+        dir,
+        roles: Roles { node: Some(node), router: Some(RouterLimits::STANDARD), controller: true },
+        hooks,
+        wire: None,
+    })?)
 }
 
 fn measure_on(cluster: &Arc<Cluster>, gate: Gate, options: &Options, figures: &mut Figures) -> anyhow::Result<()> {

@@ -1,7 +1,9 @@
 //! `rehome bench`.
 
+use crate::args::KafkaChoice;
 use crate::bench::{self, Figures, Options, Spread};
 use crate::exit::{Exit, Failure};
+use crate::over_kafka::OverKafka;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -10,12 +12,12 @@ use std::process::{Command, Stdio};
 /// Measure writes, copies, replays, pauses and memory, beside what disk and RocksDB do by themselves
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rehome bench\n  rehome bench --repeat 5 --rates 5000,20000 --json\n  rehome bench --rows 100000 --seconds 2 --cutovers 5 --repeat 1"
+    after_help = "Examples:\n  rehome bench\n  rehome bench --repeat 5 --rates 5000,20000 --json\n  rehome bench --rows 100000 --seconds 2 --cutovers 5 --repeat 1\n  rehome bench --kafka --rates 10000"
 )]
 pub struct Args {
-    /// Rows of 24 bytes of key and 116 of value
-    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(10_000..))]
-    rows: u64,
+    /// Rows of 24 bytes of key and 116 of value [default: 2000000; 200000 over Kafka]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(10_000..))]
+    rows: Option<u64>,
     /// Shards
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=64))]
     shards: u32,
@@ -40,6 +42,8 @@ pub struct Args {
     /// Folder on the disk to measure, in which a temporary one is made; the system's by default
     #[arg(long)]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    kafka: KafkaChoice,
     /// Print the figures as one JSON object, the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -61,6 +65,12 @@ struct Report {
 /// Records that a replay is measured with, at most: one for each two rows of the shard that moves.
 const REPLAYED_MAX: u64 = 200_000;
 
+impl Args {
+    fn rows(&self) -> u64 {
+        self.rows.unwrap_or(if self.kafka.kafka { 200_000 } else { 2_000_000 })
+    }
+}
+
 pub fn run(args: &Args) -> Result<(), Failure> {
     super::log_to_stderr("warn");
     if args.one_run {
@@ -74,7 +84,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         runs.push(in_a_process_of_its_own()?);
     }
     let report = Report {
-        rows: args.rows,
+        rows: args.rows(),
         shards: args.shards,
         repeat: args.repeat,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -89,13 +99,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn once(args: &Args) -> Result<Figures, Failure> {
     let options = Options {
-        rows: args.rows,
+        rows: args.rows(),
         shards: args.shards,
         rates: args.rates.clone(),
         cutovers: args.cutovers as usize,
         in_flight: args.in_flight,
         seconds: args.seconds,
-        replayed: REPLAYED_MAX.min(args.rows / u64::from(2 * args.shards)),
+        replayed: REPLAYED_MAX.min(args.rows() / u64::from(2 * args.shards)),
         seed: args.seed,
     };
     let folder = |parent: &Path| tempfile::Builder::new().prefix("rehome-bench-").tempdir_in(parent);
@@ -104,7 +114,8 @@ fn once(args: &Args) -> Result<Figures, Failure> {
         Failure::new(Exit::Failed, "no_folder", format!("cannot make a folder in {}: {error}", parent.display()))
             .next("rehome bench --data FOLDER")
     })?;
-    Ok(bench::run(dir.path(), &options)?)
+    let broker = args.kafka.kafka.then(|| OverKafka::reach(&args.kafka, "bench")).transpose()?;
+    Ok(bench::run(dir.path(), broker.as_ref(), &options)?)
 }
 
 /// Runs this command once more, so that no run finds the memory or the threads of another.

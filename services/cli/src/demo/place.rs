@@ -2,11 +2,10 @@
 
 use crate::cluster::{Cluster, Parts, Roles, Wire};
 use crate::failpoints::Hooks;
-use crate::over_kafka::OverKafka;
+use crate::over_kafka::{OverKafka, topics};
 use anyhow::{Context, ensure};
 use rehome_keyspace::{KeyspaceId, NodeId, ShardId};
 use rehome_ports::{Signal, Store};
-use rehome_records::control::{CONTROL_TOPIC, data_topic};
 use rehome_rocks::RocksNode;
 use rehome_router::RouterLimits;
 use rustix::process::{Pid, Signal as Told, kill_process};
@@ -97,11 +96,9 @@ impl Place {
     /// Ends everything; topics on brokers that stay are removed.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let stopped = self.stop_nodes();
-        let state = self.cluster.desk().state();
+        let topics = topics(&self.cluster);
         self.cluster.stop().map_err(|error| anyhow::anyhow!("cannot stop cleanly: {error}"))?;
         if let Some(apart) = &self.apart {
-            let topics = state.keyspaces().map(|keyspace| data_topic(&keyspace.name, keyspace.id));
-            let topics: Vec<String> = topics.chain([CONTROL_TOPIC.to_owned()]).collect();
             apart.broker.forget(&topics).context("the demo's topics are not removed")?;
         }
         stopped
