@@ -125,6 +125,15 @@ impl Verdicts {
         question
     }
 
+    /// Forgets the shards of keyspaces that are gone. Whoever waits for a verdict there is told that it is not known.
+    pub fn keep(&self, exists: impl Fn(KeyspaceId) -> bool) {
+        let mut known = self.lock();
+        let gone = known.shards.extract_if(.., |(keyspace, _), _| !exists(*keyspace));
+        let waiting: Vec<ToldDone> = gone.flat_map(|(_, shard)| shard.waiting.into_values()).collect();
+        drop(known);
+        waiting.into_iter().for_each(|done| done(Told::Unknown));
+    }
+
     /// Forgets a question of which nobody waits for the answer; others of the same position stay.
     pub fn forget(&self, question: Question) {
         if let Some(shard) = self.lock().shards.get_mut(&(question.keyspace, question.shard)) {
@@ -181,6 +190,21 @@ mod tests {
         verdicts.sink(Arc::new(drop))(batch);
         assert_eq!(second.try_recv(), Ok(Told::Verdict(Verdict::StaleRoute)));
         assert!(first.try_recv().is_err());
+    }
+
+    #[test]
+    fn verdicts_go_with_their_keyspace_and_who_waits_is_told() {
+        let verdicts = Verdicts::default();
+        let told = vec![(Offset(7), Verdict::StaleRoute)];
+        let batch = VerdictBatch { keyspace: KEYSPACE, shard: SHARD, verdicts: told, applied: Offset(7) };
+        verdicts.sink(Arc::new(drop))(batch);
+        let waiting = ask(&verdicts, 8);
+        verdicts.keep(|keyspace| keyspace == KEYSPACE);
+        assert_eq!(ask(&verdicts, 7).try_recv(), Ok(Told::Verdict(Verdict::StaleRoute)));
+        assert!(waiting.try_recv().is_err(), "it is not known yet");
+        verdicts.keep(|_| false);
+        assert_eq!(waiting.try_recv(), Ok(Told::Unknown));
+        assert!(verdicts.lock().shards.is_empty());
     }
 
     #[test]

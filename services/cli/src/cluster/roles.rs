@@ -81,6 +81,7 @@ impl Starting {
                 _ => Arc::new(reads.clone()),
             };
             self.start_router(handle.clone(), router_signal, replicas, hooks.router)?;
+            self.forget_verdicts();
             self.start_forwarder(handle.clone())?;
         }
 
@@ -157,6 +158,15 @@ impl Starting {
         }
         self.threads.run("router", signal, Box::new(router));
         Ok(())
+    }
+
+    /// Verdicts go with their keyspace.
+    fn forget_verdicts(&self) {
+        let (verdicts, desk) = (self.verdicts.clone(), self.desk.clone());
+        self.desk.watch(Arc::new(move || {
+            let state = desk.state();
+            verdicts.keep(|keyspace| state.keyspace(keyspace).is_some());
+        }));
     }
 
     /// Forwards inboxes by this process's router.
