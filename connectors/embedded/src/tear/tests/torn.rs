@@ -11,11 +11,9 @@ fn a_log_cut_at_any_byte_of_its_last_two_records_opens_with_everything_before() 
         let dir = killed.with(&killed.bytes[..length]);
         let cut = look(dir.path()).unwrap();
         let at = if whole == RECORDS { to } else { killed.writes[whole].bytes.start };
-        assert_eq!(
-            cut.map(|cut| (cut.at, cut.torn_bytes)),
-            (length > at).then(|| (at, length - at)),
-            "cut at {length}"
-        );
+        // A checksum may begin with a zero, which alone looks like room that was made ahead: nothing is torn then.
+        let is_torn = killed.bytes[at..length].iter().any(|byte| *byte != 0);
+        assert_eq!(cut.map(|cut| (cut.at, cut.torn_bytes)), is_torn.then(|| (at, length - at)), "cut at {length}");
         opens_with(dir.path(), whole, length);
     }
 }
