@@ -2,7 +2,7 @@
 
 use crate::memory::Memory;
 use anyhow::{Context, ensure};
-use rehome_embedded::{EmbeddedLog, Limits};
+use rehome_embedded::{EmbeddedLog, Limits, OpenError};
 use rehome_keyspace::{KeyRange, KeyspaceId, Offset, ShardId};
 use rehome_oracle::{Comparison, ControlStory, Findings, KeyspaceStory, fold};
 use rehome_ports::{Lane, Log, Reader, Records, Store};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time until a folder is free that somebody has just closed; it takes milliseconds.
 const FREE_MAX: Duration = Duration::from_secs(10);
@@ -46,8 +46,15 @@ pub fn wait_until_free(dir: &Path) -> anyhow::Result<()> {
 impl Folder {
     pub fn open(dir: &Path) -> anyhow::Result<Folder> {
         let data = dir.join("data");
-        wait_until_free(dir)?;
-        let log = EmbeddedLog::open(&data.join("log"), Limits::default()).context("cannot open the log")?;
+        let deadline = Instant::now() + FREE_MAX;
+        let log = loop {
+            wait_until_free(dir)?;
+            match EmbeddedLog::open(&data.join("log"), Limits::default()) {
+                // Looking whether it is free takes the lock as well, and another thread may have started a process then.
+                Err(OpenError::Held { .. }) if Instant::now() < deadline => {}
+                opened => break opened.context("cannot open the log")?,
+            }
+        };
         Folder::of(log.clone(), Some(log), &[data.join("stores")])
     }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 const SEED: u64 = 20_260_713;
 const HELD_MAX: Duration = Duration::from_secs(30);
 const MANIFEST: &str = "manifest";
+/// The first run of the first part.
+const RUN: &str = "000-000000.sst";
 
 #[derive(Clone, Copy, Debug)]
 enum Harm {
@@ -22,7 +24,7 @@ enum Harm {
 fn an_altered_snapshot_is_refused_and_another_copy_is_taken() {
     let rows = Bench::filled(SEED, Medium::Memory, 1).and_then(Bench::freeze).expect("a folder with rows");
     let harms = [Harm::OneByte, Harm::CutShort, Harm::Emptied, Harm::Removed];
-    let all = harms.iter().flat_map(|harm| [("000000.sst", *harm), (MANIFEST, *harm)]);
+    let all = harms.iter().flat_map(|harm| [(RUN, *harm), (MANIFEST, *harm)]);
     let all: Vec<_> = all.map(|(file, harm)| (format!("{file:10} {harm:?}"), (file, harm))).collect();
     pairs::run("snapshots altered between export and ingest", &all, |(file, harm)| refused(&rows, file, *harm));
 }

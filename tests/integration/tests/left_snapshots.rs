@@ -26,7 +26,9 @@ fn left_over() -> anyhow::Result<()> {
     let held = pipe.wait_held(REACHED_MAX)?;
     let snapshots = bench.dir().join("data/snapshots");
     let first = names(&snapshots)?.pop().context("no snapshot was taken")?;
-    std::fs::write(snapshots.join(&first).join("000000.sst"), "nonsense")?;
+    let run = snapshots.join(&first).join("000-000000.sst");
+    ensure!(run.exists(), "{} is not there", run.display());
+    std::fs::write(run, "nonsense")?;
     drop(held);
     bench.wait_killed(REACHED_MAX)?;
     ensure!(names(&snapshots)?.contains(&first), "the first copy is gone already");
