@@ -13,6 +13,7 @@
 mod controller;
 mod decide;
 mod effect;
+mod hosting;
 mod memory;
 mod observed;
 mod waits;
@@ -23,6 +24,7 @@ mod tests;
 pub use controller::{Controller, ControllerMessage, ControllerParts};
 pub use decide::{ATTEMPTS_MAX, decide, wake_at_ms};
 pub use effect::{ControllerEffect, EffectHook, EffectKind, Step};
+pub use hosting::LOST_AFTER_MS;
 pub use memory::Memory;
 pub use observed::Observed;
 pub use waits::{Waits, waits};
