@@ -7,7 +7,6 @@ use crate::store::RocksStore;
 use rehome_keyspace::{KeyspaceId, ShardId};
 use rehome_ports::{BeforeFlush, PortError, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -131,23 +130,6 @@ impl RocksNode {
         }
         open.stores.retain(|(of, _), _| *of != keyspace);
         open.removed.insert(keyspace);
-        Ok(())
-    }
-
-    /// Removes the store of one shard, which may be made again. Nothing there is no error.
-    ///
-    /// Errors: `NotApplied` while it is open.
-    pub fn remove_store(&self, keyspace: KeyspaceId, shard: ShardId) -> Result<(), PortError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.stores.get(&(keyspace, shard)).is_some_and(|store| store.strong_count() > 0) {
-            return Err(PortError::not_applied(format!("the store of shard {shard} is still open")));
-        }
-        let dir = self.dir.join(format!("{keyspace}-{shard}"));
-        match std::fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(not_written(&dir, &error)),
-            _ => {}
-        }
-        open.stores.remove(&(keyspace, shard));
         Ok(())
     }
 

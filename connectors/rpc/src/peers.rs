@@ -33,16 +33,6 @@ const READS_PACKED_MAX: usize = 256;
 pub struct Sinks {
     pub verdicts: Option<VerdictSink>,
     pub progress: Option<Arc<dyn Fn(ReplicaProgress) + Send + Sync>>,
-    /// Told that there is a stream to a node, or none any more.
-    pub reached: Option<Arc<dyn Fn(NodeId, bool) + Send + Sync>>,
-}
-
-impl Sinks {
-    fn reached(&self, node: NodeId, is_reached: bool) {
-        if let Some(reached) = &self.reached {
-            reached(node, is_reached);
-        }
-    }
 }
 
 /// The streams to other nodes. Dropping it ends them.
@@ -89,7 +79,6 @@ impl Peers {
             let stays = wanted.get(node) == Some(&link.address);
             if !stays {
                 link.end();
-                self.sinks.reached(*node, false);
             }
             stays
         });
@@ -207,7 +196,6 @@ async fn keep(reads: Arc<Reads>, sinks: Sinks) {
             said.clone_from(&why);
         }
         reads.close(&why);
-        sinks.reached(reads.node, false);
         // tidy: sleep because another process is reached for, which cannot wake this one.
         tokio::time::sleep(again).await;
         again = (again * 2).min(AGAIN_MAX);
@@ -238,7 +226,6 @@ async fn attach(reads: &Reads, sinks: &Sinks, reached: &mut bool) -> Result<(), 
     *reached = true;
     tracing::info!(node = %reads.node, address = reads.address, "the node is reached");
     reads.open(stream);
-    sinks.reached(reads.node, true);
     let sending = send_reads(asked, send);
     tokio::pin!(sending);
     loop {

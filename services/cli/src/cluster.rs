@@ -23,7 +23,7 @@ mod wire;
 
 pub use clock::Clock;
 pub use rates::Rates;
-pub use roles::{ControllerRole, NodeRole, Roles};
+pub use roles::{NodeRole, Roles};
 pub use sizes::{Limit, Size, size};
 pub use wire::Wire;
 
@@ -70,17 +70,14 @@ pub enum StartError {
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// The newest report of each replica.
-    pub reports: BTreeMap<(KeyspaceId, ShardId, NodeId), ReplicaProgress>,
+    pub reports: BTreeMap<(KeyspaceId, ShardId), ReplicaProgress>,
     /// What moves wait for.
     pub waits: Waits,
 }
 
 impl Progress {
-    /// Returns what a shard's replica told: the one that is sound, and furthest, where it has several.
-    pub fn get(&self, (keyspace, shard): &(KeyspaceId, ShardId)) -> Option<&ReplicaProgress> {
-        let of_shard = (*keyspace, *shard, NodeId(0))..=(*keyspace, *shard, NodeId(u64::MAX));
-        let reports = self.reports.range(of_shard).map(|(_, report)| report);
-        reports.max_by_key(|report| (report.broken.is_none(), report.applied_next))
+    pub fn get(&self, key: &(KeyspaceId, ShardId)) -> Option<&ReplicaProgress> {
+        self.reports.get(key)
     }
 }
 
@@ -149,13 +146,13 @@ impl Cluster {
             Fsync::Always => None,
             Fsync::Every(_) => Some(Arc::new(move || synced.sync())),
         };
-        let node = NodeRole { id: NODE, address: address.to_owned(), labels: BTreeMap::new() };
+        let node = NodeRole { id: NODE, address: address.to_owned() };
         Cluster::start_parts(Parts {
             log,
             close_log: Box::new(move || closed.close()),
             before_flush,
             dir,
-            roles: Roles { node: Some(node), router: Some(limits), controller: Some(ControllerRole::STANDARD) },
+            roles: Roles { node: Some(node), router: Some(limits), controller: true },
             hooks,
             wire: None,
         })

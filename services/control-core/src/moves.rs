@@ -43,8 +43,8 @@ pub struct Move {
     pub copy_took_ms: Option<u64>,
     /// Destination replicas that hold the current copy, verified.
     pub ingested: BTreeSet<NodeId>,
-    /// Nodes that host the destination since the switch, coming ones included, and have not told that they hold the copy.
-    /// Until each does, or has left, some of the destination's replicas cannot serve what moved.
+    /// Destination replicas that counted at the switch and did not hold the copy then. Until each does, or has left, some
+    /// of the destination's replicas cannot serve what moved.
     pub copy_awaited: BTreeSet<NodeId>,
     /// How the move ends once its cutover is aborted; a switch overrules it.
     pub ending: Option<Ending>,
@@ -124,15 +124,6 @@ impl Move {
     /// Tells whether something of the move is still to be done or cleaned up.
     pub fn is_open(&self) -> bool {
         !self.phase.is_final()
-    }
-
-    /// Returns the shard whose replicas clean up now.
-    pub fn cleans_up_at(&self) -> Option<ShardId> {
-        match self.phase {
-            Phase::Completing { .. } => Some(self.source),
-            Phase::Cancelling | Phase::Failing { .. } => Some(self.destination),
-            _ => None,
-        }
     }
 
     /// Returns the attempt that is under way.

@@ -113,10 +113,6 @@ pub enum Refusal {
     )]
     ReplicaHoldsCopy { keyspace: KeyspaceId, shard: ShardId, move_id: MoveId, job: JobId },
     #[error(
-        "node {node} does not hold what move {move_id} brought to shard {shard} of keyspace {keyspace}; run `rehome show {job}`"
-    )]
-    ReplicaLacksCopy { keyspace: KeyspaceId, shard: ShardId, node: NodeId, move_id: MoveId, job: JobId },
-    #[error(
         "node {node} is not on its way to host shard {shard} of keyspace {keyspace} since {hosting}; run `rehome status`"
     )]
     HostingOther { keyspace: KeyspaceId, shard: ShardId, node: NodeId, hosting: Offset },
@@ -186,7 +182,6 @@ impl Refusal {
             Refusal::ReplicaLast { .. } => "replica-last",
             Refusal::ReplicaInCutover { .. } => "replica-in-cutover",
             Refusal::ReplicaHoldsCopy { .. } => "replica-holds-copy",
-            Refusal::ReplicaLacksCopy { .. } => "replica-lacks-copy",
             Refusal::HostingOther { .. } => "hosting-other",
             Refusal::AttemptDecided { .. } => "attempt-decided",
             Refusal::OpenMissing { .. } => "open-missing",

@@ -3,7 +3,7 @@
 use crate::{ControllerEffect, EffectHook, Memory, Observed, Step, Waits, decide, waits, wake_at_ms};
 use rehome_control_core::Decision;
 use rehome_control_log::{ControlFollower, Opening, control_partition};
-use rehome_keyspace::{AttemptFacts, Epoch, NodeId, Nonce, Offset, Selector, Version};
+use rehome_keyspace::{AttemptFacts, Epoch, Nonce, Offset, Selector, Version};
 use rehome_ports::{Inbox, Lane, Log, PortError, Remedy, ReplicaProgress, Role, Turn, around};
 use rehome_records::data::{AttemptMark, Mark};
 use rehome_records::{ControlEvent, ControlRecord, Record, TopicPartition};
@@ -18,8 +18,6 @@ const AGAIN_AFTER_MS: u64 = 50;
 pub enum ControllerMessage {
     /// A node's report on one of its replicas.
     Progress(ReplicaProgress),
-    /// There is a way to the node now, or none any more.
-    Reached { node: NodeId, is_reached: bool },
     /// The log's answer to a step.
     Ended { step: Step, result: Result<Offset, PortError> },
     /// The end of the control log when the controller asked.
@@ -35,8 +33,6 @@ pub struct ControllerParts {
     /// Random numbers: for nonces and for command ids.
     pub nonces: Box<dyn FnMut() -> u64 + Send>,
     pub hook: Option<EffectHook>,
-    /// How long a node may be silent before its replicas are made anew elsewhere, in milliseconds.
-    pub lost_after_ms: u64,
     /// Told what moves wait for, whenever that changes.
     pub told_waits: Box<dyn FnMut(&Waits) + Send>,
 }
@@ -54,8 +50,8 @@ pub struct Controller {
 impl Controller {
     pub fn new(parts: ControllerParts) -> Controller {
         Controller {
-            observed: Observed::new(parts.lost_after_ms),
             parts,
+            observed: Observed::default(),
             memory: Memory::default(),
             opening: Opening::START,
             waits: Waits::new(),
@@ -76,7 +72,6 @@ impl Controller {
     fn take(&mut self, message: ControllerMessage, now_ms: u64) {
         match message {
             ControllerMessage::Progress(progress) => self.observed.note_progress(progress, now_ms),
-            ControllerMessage::Reached { node, is_reached } => self.observed.note_reached(node, is_reached, now_ms),
             ControllerMessage::Ended { step, result } => self.step_ended(step, &result, now_ms),
             ControllerMessage::ControlEnd(Err(error)) if error.remedy == Remedy::Broken => self.stop(&error),
             ControllerMessage::ControlEnd(end) => self.opening.told(end, now_ms),
@@ -115,7 +110,7 @@ impl Controller {
             }
         }
         self.memory.look(state, now_ms);
-        self.observed.look(state, now_ms);
+        self.observed.look(state);
     }
 
     fn carry_out(&mut self, effect: ControllerEffect, now_ms: u64) {
@@ -167,12 +162,6 @@ impl Controller {
             }
             ControllerEffect::FailMove { move_id, reason } => {
                 self.propose(step, ControlEvent::MoveFailed { move_id, reason });
-            }
-            ControllerEffect::ProposeReplicaAdded { keyspace, shard, node, from } => {
-                self.propose(step, ControlEvent::ReplicaAdded { keyspace, shard, node, from });
-            }
-            ControllerEffect::ProposeReplicaRemoved { keyspace, shard, node, reason } => {
-                self.propose(step, ControlEvent::ReplicaRemoved { keyspace, shard, node, reason });
             }
             ControllerEffect::AppendHorizon { up_to, owned, partition, .. } => {
                 let mark = |(epoch, selector): (Epoch, Selector)| {
@@ -241,8 +230,7 @@ impl Role for Controller {
             self.waits = waits;
             (self.parts.told_waits)(&self.waits);
         }
-        let wakes = [wake_at_ms(self.parts.follower.state(), &self.memory, now_ms), self.observed.next_loss_ms(now_ms)];
-        let wake_at_ms = wakes.into_iter().flatten().min();
+        let wake_at_ms = wake_at_ms(self.parts.follower.state(), &self.memory, now_ms);
         Turn { progressed, wake_at_ms }
     }
 }

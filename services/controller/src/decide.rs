@@ -9,11 +9,9 @@
 //! cutting-over  before the time is over: Open, once acknowledged Fence, then the replicas and the fold
 //!               time over, or the move is to be ended: Fence if it is not known to be there, then AbortCutover
 //! all others    the nodes
-//! a shard has too few sound replicas, or too many                 -> ProposeReplicaAdded, ProposeReplicaRemoved
 //! no move open, routes unchanged for as long as request ids are kept, older ones known -> AppendHorizon
 //! ```
 
-use crate::hosting::host;
 use crate::memory::growing;
 use crate::{ControllerEffect, Memory, Observed, Step};
 use rehome_control_core::{Attempt, ControlState, Ending, Job, Keyspace, Move, Phase};
@@ -51,7 +49,6 @@ pub fn decide(state: &ControlState, observed: &Observed, memory: &Memory, now_ms
         effects.extend(effect);
     }
     forget_requests(state, observed, memory, now_ms, &mut effects);
-    host(state, observed, now_ms, &mut effects);
     effects.retain(|effect| memory.may_take(effect.step(), now_ms));
     effects
 }

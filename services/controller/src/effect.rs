@@ -1,6 +1,6 @@
 //! Everything that a controller can do. Closed, so that a new effect gets its fail points by itself.
 
-use rehome_keyspace::{AttemptFacts, AttemptId, Epoch, KeyspaceId, MoveId, NodeId, Offset, Selector, ShardId};
+use rehome_keyspace::{AttemptFacts, AttemptId, Epoch, KeyspaceId, MoveId, Offset, Selector, ShardId};
 use rehome_ports::Hook;
 use rehome_records::TopicPartition;
 use std::time::Duration;
@@ -26,10 +26,6 @@ pub enum ControllerEffect {
     AbortCutover { attempt: AttemptId, fence: Offset, reason: String },
     /// The move cannot go on.
     FailMove { move_id: MoveId, reason: String },
-    /// Let a node come to host a shard.
-    ProposeReplicaAdded { keyspace: KeyspaceId, shard: ShardId, node: NodeId, from: Option<NodeId> },
-    /// Let a node host a shard no more.
-    ProposeReplicaRemoved { keyspace: KeyspaceId, shard: ShardId, node: NodeId, reason: String },
     /// Put `Horizon`s into the shard's partition: one for the keys of each epoch, up to that offset.
     AppendHorizon {
         keyspace: KeyspaceId,
@@ -52,8 +48,6 @@ pub enum Step {
     Fence(AttemptId),
     Abort(AttemptId),
     Fail(MoveId),
-    ReplicaAdded(KeyspaceId, ShardId, NodeId),
-    ReplicaRemoved(KeyspaceId, ShardId, NodeId),
     Horizon { keyspace: KeyspaceId, shard: ShardId, up_to: Offset },
 }
 
@@ -90,8 +84,6 @@ kinds! {
     AbortCutover => "abort-cutover",
     FailMove => "fail-move",
     AppendHorizon => "append-horizon",
-    ProposeReplicaAdded => "propose-replica-added",
-    ProposeReplicaRemoved => "propose-replica-removed",
 }
 
 impl ControllerEffect {
@@ -106,12 +98,6 @@ impl ControllerEffect {
             ControllerEffect::AppendFence { facts, .. } => Step::Fence(facts.attempt),
             ControllerEffect::AbortCutover { attempt, .. } => Step::Abort(*attempt),
             ControllerEffect::FailMove { move_id, .. } => Step::Fail(*move_id),
-            ControllerEffect::ProposeReplicaAdded { keyspace, shard, node, .. } => {
-                Step::ReplicaAdded(*keyspace, *shard, *node)
-            }
-            ControllerEffect::ProposeReplicaRemoved { keyspace, shard, node, .. } => {
-                Step::ReplicaRemoved(*keyspace, *shard, *node)
-            }
             ControllerEffect::AppendHorizon { keyspace, shard, up_to, .. } => {
                 Step::Horizon { keyspace: *keyspace, shard: *shard, up_to: *up_to }
             }

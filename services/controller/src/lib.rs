@@ -13,7 +13,6 @@
 mod controller;
 mod decide;
 mod effect;
-mod hosting;
 mod memory;
 mod observed;
 mod waits;
@@ -24,7 +23,6 @@ mod tests;
 pub use controller::{Controller, ControllerMessage, ControllerParts};
 pub use decide::{ATTEMPTS_MAX, decide, wake_at_ms};
 pub use effect::{ControllerEffect, EffectHook, EffectKind, Step};
-pub use hosting::LOST_AFTER_MS;
 pub use memory::Memory;
 pub use observed::Observed;
 pub use waits::{Waits, waits};

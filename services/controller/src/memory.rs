@@ -180,12 +180,6 @@ impl Memory {
             Step::Start(id) => state.move_(*id).is_some_and(|one| one.phase != Phase::Planned),
             Step::Cutover(id) => state.move_(*id).is_some_and(|one| one.phase != Phase::CatchingUp),
             Step::Fail(id) => state.move_(*id).is_some_and(|one| !one.phase.is_before_switch()),
-            Step::ReplicaAdded(keyspace, shard, node) => {
-                state.keyspace(*keyspace).is_none_or(|keyspace| keyspace.hosts(*shard, *node))
-            }
-            Step::ReplicaRemoved(keyspace, shard, node) => {
-                state.keyspace(*keyspace).is_none_or(|keyspace| !keyspace.hosts(*shard, *node))
-            }
             Step::Horizon { keyspace, shard, up_to } => superseded.contains(&(*keyspace, *shard, *up_to)),
         };
         let in_flight = |stage: &Stage| matches!(stage, Stage::InFlight { .. });

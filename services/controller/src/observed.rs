@@ -1,7 +1,6 @@
 //! What replicas and the log were seen to do: advice on when to try, never authority.
 
-use crate::hosting::LOST_AFTER_MS;
-use rehome_control_core::{Away, ControlState, Keyspace, Move};
+use rehome_control_core::{ControlState, Keyspace, Move};
 use rehome_keyspace::{KeyspaceId, MoveId, NodeId, Offset, ShardId};
 use rehome_planner::PauseFacts;
 use rehome_ports::{InboundProgress, ReplicaProgress};
@@ -27,9 +26,6 @@ const HALF_LIFE_MS: f64 = 1_000.0;
 #[derive(Clone, Debug)]
 pub struct Observed {
     replicas: BTreeMap<(KeyspaceId, ShardId, NodeId), Seen>,
-    /// Since when a node is not reached; nothing while it is.
-    silent_since_ms: BTreeMap<NodeId, Option<u64>>,
-    lost_after_ms: u64,
     partitions: BTreeMap<KeyspaceId, u32>,
     /// Not recorded yet.
     topics_removed: BTreeSet<KeyspaceId>,
@@ -72,8 +68,6 @@ impl Default for Observed {
     fn default() -> Observed {
         Observed {
             replicas: BTreeMap::new(),
-            silent_since_ms: BTreeMap::new(),
-            lost_after_ms: LOST_AFTER_MS,
             partitions: BTreeMap::new(),
             topics_removed: BTreeSet::new(),
             apply_records_per_sec: Measured::assumed(APPLY_RECORDS_PER_SEC),
@@ -83,33 +77,6 @@ impl Default for Observed {
 }
 
 impl Observed {
-    /// Returns what was seen so far: nothing. Nodes that are silent for so long are lost.
-    pub fn new(lost_after_ms: u64) -> Observed {
-        Observed { lost_after_ms, ..Observed::default() }
-    }
-
-    /// Takes that a node is reached, or is not any more.
-    pub fn note_reached(&mut self, node: NodeId, is_reached: bool, now_ms: u64) {
-        let since = self.silent_since_ms.entry(node).or_insert(Some(now_ms));
-        *since = if is_reached { None } else { since.or(Some(now_ms)) };
-    }
-
-    /// Returns the nodes that do not answer.
-    pub fn away(&self, state: &ControlState, now_ms: u64) -> BTreeMap<NodeId, Away> {
-        let away = |node: NodeId| match self.silent_since_ms.get(&node) {
-            Some(None) => None,
-            Some(Some(since)) if now_ms.saturating_sub(*since) >= self.lost_after_ms => Some(Away::Lost),
-            Some(Some(_)) | None => Some(Away::Silent),
-        };
-        state.nodes().filter_map(|node| Some((node.id, away(node.id)?))).collect()
-    }
-
-    /// Returns when the next silent node is lost.
-    pub fn next_loss_ms(&self, now_ms: u64) -> Option<u64> {
-        let losses = self.silent_since_ms.values().filter_map(|since| Some((*since)? + self.lost_after_ms));
-        losses.filter(|at_ms| *at_ms > now_ms).min()
-    }
-
     /// Takes a replica's report.
     pub fn note_progress(&mut self, progress: ReplicaProgress, now_ms: u64) {
         let key = (progress.keyspace, progress.shard, progress.node);
@@ -139,12 +106,8 @@ impl Observed {
         self.topics_removed.contains(&keyspace)
     }
 
-    /// Forgets what replicas of keyspaces that are gone told, and topics that are recorded as gone. A node that was never
-    /// reached is silent since it was first seen here.
-    pub fn look(&mut self, state: &ControlState, now_ms: u64) {
-        for node in state.nodes() {
-            self.silent_since_ms.entry(node.id).or_insert(Some(now_ms));
-        }
+    /// Forgets what replicas of keyspaces that are gone told, and topics that are recorded as gone.
+    pub fn look(&mut self, state: &ControlState) {
         self.topics_removed.retain(|keyspace| state.dropped_keyspace(*keyspace).is_none_or(|one| !one.topic_removed));
         self.replicas.retain(|(keyspace, ..), _| state.dropped_keyspace(*keyspace).is_none());
     }
@@ -179,7 +142,7 @@ impl Observed {
             |progress: &ReplicaProgress| Some(inbound(progress, one.id)?.lag_records.max(progress.lag_records));
         let mut replay_lags: Vec<u64> = fresh(one.destination).filter_map(replay_lag).collect();
         replay_lags.sort_unstable();
-        let required = keyspace.hosting.ready_replicas as usize;
+        let required = keyspace.replicas_of(one.destination).len().clamp(1, 2);
         let replay_lag_records = *replay_lags.get(required - 1)?;
         let hop = Duration::from_secs_f64(self.hop_secs.at(now_ms).clamp(0.0, 86_400.0));
         Some(PauseFacts {

@@ -1,8 +1,7 @@
 //! The long work beside the turns: export, ingest, wipe. Runs in a job of its own and tells the replica when it is done.
 
-use crate::seeds::Seed;
 use crate::step::{Jobs, Step, StepHook};
-use rehome_keyspace::{KeyRange, KeyspaceId, MoveId, NodeId, Selector, ShardId};
+use rehome_keyspace::{KeyRange, KeyspaceId, MoveId, Selector, ShardId};
 use rehome_ports::{PortError, Reader, SnapshotStore, Store, around};
 use rehome_records::store_value::{StateRegion, StoredApplied, StoredOutbound};
 use rehome_records::{Digest, Manifest, SlotState, store_key};
@@ -20,7 +19,6 @@ const PARTS: u32 = 4;
 /// What a copier works with.
 #[derive(Clone)]
 pub struct Copier {
-    pub node: NodeId,
     pub keyspace: KeyspaceId,
     pub shard: ShardId,
     pub store: Arc<dyn Store>,
@@ -37,10 +35,9 @@ pub struct Exported {
     pub base: Digest,
 }
 
-/// Returns the name of a move's snapshot, as that node takes it. Each has its own: two replicas of the source may take the
-/// same copy at once, at different positions, and the first one that says so counts.
-pub fn snapshot_name(keyspace: KeyspaceId, source: ShardId, move_id: MoveId, copy: u32, node: NodeId) -> String {
-    format!("{}{source}-move-{move_id}-copy-{copy}-at-{node}", snapshot_prefix(keyspace))
+/// Returns the name of a move's snapshot.
+pub fn snapshot_name(keyspace: KeyspaceId, source: ShardId, move_id: MoveId, copy: u32) -> String {
+    format!("{}{source}-move-{move_id}-copy-{copy}", snapshot_prefix(keyspace))
 }
 
 /// Returns how the names of all snapshots of a keyspace begin.
@@ -51,17 +48,8 @@ pub fn snapshot_prefix(keyspace: KeyspaceId) -> String {
 /// Reads back what [`snapshot_name`] made; nothing when it did not make it.
 pub fn move_and_copy(name: &str) -> Option<(MoveId, u32)> {
     let (rest, copy) = name.strip_prefix("keyspace-")?.rsplit_once("-copy-")?;
-    // Earlier versions told no node.
-    let copy = copy.split_once("-at-").map_or(copy, |(copy, _)| copy);
     let (_, move_id) = rest.rsplit_once("-move-")?;
     Some((MoveId(move_id.parse().ok()?), copy.parse().ok()?))
-}
-
-/// Returns which node has the snapshot of that name, of a move or a seed.
-pub fn taken_at(name: &str) -> Option<NodeId> {
-    let node = || name.rsplit_once("-at-")?.1.parse().ok().map(NodeId);
-    let is_known = Seed::of_name(name).is_some() || move_and_copy(name).is_some();
-    is_known.then(node).flatten()
 }
 
 impl Copier {
@@ -69,7 +57,7 @@ impl Copier {
     ///
     /// Errors: `NotApplied` when the selector is not held whole at that moment; try again later.
     pub fn export(&self, move_id: MoveId, copy: u32) -> Result<Exported, PortError> {
-        let name = snapshot_name(self.keyspace, self.shard, move_id, copy, self.node);
+        let name = snapshot_name(self.keyspace, self.shard, move_id, copy);
         let mut exported = None;
         let looked = self.store.snapshot(&mut |reader| {
             let applied = reader.get(&store_key::applied())?;
@@ -208,9 +196,9 @@ impl Copier {
         around(&self.hook, Step::WipeForCleanup, || self.store.wipe(&store_key::selector_ranges(selector)))
     }
 
-    /// Forgets the snapshot of a copy, or what was fetched of it.
-    pub fn remove_snapshot(&self, source: ShardId, move_id: MoveId, copy: u32, at: NodeId) -> Result<(), PortError> {
-        let name = snapshot_name(self.keyspace, source, move_id, copy, at);
+    /// Forgets the snapshot of a copy.
+    pub fn remove_snapshot(&self, source: ShardId, move_id: MoveId, copy: u32) -> Result<(), PortError> {
+        let name = snapshot_name(self.keyspace, source, move_id, copy);
         self.jobs.give_way();
         around(&self.hook, Step::RemoveSnapshot, || self.snapshots.remove(&name))
     }
@@ -292,10 +280,8 @@ mod tests {
 
     #[test]
     fn a_snapshots_name_tells_its_move_and_copy() {
-        let name = snapshot_name(KeyspaceId(7), ShardId(2), MoveId(31), 4, NodeId(9));
-        assert_eq!((move_and_copy(&name), taken_at(&name)), (Some((MoveId(31), 4)), Some(NodeId(9))));
-        let before = "keyspace-7-shard-2-move-31-copy-4";
-        assert_eq!((move_and_copy(before), taken_at(before)), (Some((MoveId(31), 4)), None));
+        let name = snapshot_name(KeyspaceId(7), ShardId(2), MoveId(31), 4);
+        assert_eq!(move_and_copy(&name), Some((MoveId(31), 4)));
         assert_eq!(move_and_copy("keyspace-7-shard-2-move-31"), None);
         assert_eq!(move_and_copy("of-somebody-else"), None);
     }

@@ -2,7 +2,6 @@
 
 use crate::copy::move_and_copy;
 use crate::node::NodeConfig;
-use crate::seeds::Seed;
 use rehome_control_core::ControlState;
 
 /// Removes them, in a job. Requires: the state was folded up to an end fetched since this process started, and nothing
@@ -29,13 +28,8 @@ pub(crate) fn remove(config: &NodeConfig, state: &ControlState) {
     config.jobs.spawn("left-over-snapshots".into(), Box::new(job));
 }
 
-/// Tells whether nobody will ever take it: the move is known and has ended, or takes a later copy; nobody comes who was to
-/// begin from the seed.
+/// Tells whether the move is known and will never take that copy: it has ended, or takes a later one.
 fn is_needless(state: &ControlState, name: &str) -> bool {
-    if let Some(Seed { keyspace, shard, hosting, .. }) = Seed::of_name(name) {
-        let mut coming = state.keyspace(keyspace).into_iter().flat_map(|of| of.coming_of(shard));
-        return hosting < state.folded_next() && !coming.any(|(_, coming)| coming.hosting == hosting);
-    }
     let known = move_and_copy(name).and_then(|(move_id, copy)| Some((state.move_(move_id)?, copy)));
     known.is_some_and(|(one, copy)| !one.is_open() || copy < one.copy)
 }

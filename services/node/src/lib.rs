@@ -10,7 +10,6 @@
 //! - [`reads`]: reads at their levels of freshness.
 //! - [`scan`]: the part of a scatter read that this shard owns.
 //! - [`copy`]: the long work beside the turns: export, ingest, wipe.
-//! - [`coming`]: how a replica comes to this node, and how it leaves; [`seeds`]: what it begins from.
 //! - [`leftovers`]: snapshots that nobody needs, removed at the start.
 //! - [`dropped`]: what a node removes of a keyspace that was dropped.
 //! - [`citation`]: marks that cite what this replica has not folded.
@@ -19,7 +18,6 @@
 //! - [`step`]: every side effect by name, so that a test can stop the process at each.
 
 mod citation;
-mod coming;
 mod copy;
 mod dropped;
 mod leftovers;
@@ -33,11 +31,10 @@ mod rejects;
 mod replay;
 mod replica;
 mod scan;
-mod seeds;
 mod start;
 mod step;
 
-pub use copy::taken_at;
-pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStores, RemoveStore, RemoveStores};
+pub use copy::move_and_copy;
+pub use node::{Host, MakeRole, Node, NodeConfig, NodeReads, OpenStores, RemoveStores};
 pub use replica::{Replica, ReplicaConfig};
 pub use step::{Jobs, Step, StepHook};

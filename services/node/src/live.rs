@@ -41,11 +41,6 @@ impl Live {
         Ok(Live { tail, queue: VecDeque::new(), next: from, expected: applied, announced: false })
     }
 
-    /// Lets the next batch tell how far everything is applied, for routers that have heard nothing from here yet.
-    pub fn announce_again(&mut self) {
-        self.announced = false;
-    }
-
     /// Tells whether the log is known to hold what the store has applied last.
     pub fn is_confirmed(&self) -> bool {
         self.expected.is_none()

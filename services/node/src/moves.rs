@@ -20,7 +20,7 @@ use crate::proposals::Topic;
 use crate::replica::{Message, Replica};
 use crate::step::Step;
 use rehome_control_core::{Move, Phase};
-use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, MoveId, NodeId, Selector, ShardId, Side};
+use rehome_keyspace::{AttemptFacts, AttemptId, Attempts, MoveId, Selector, ShardId, Side};
 use rehome_ports::{PortError, Remedy, around};
 use rehome_records::{ControlEvent, Digest, Manifest, SlotState};
 use rehome_shard_core::Pending;
@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Pause before work that failed is tried again, in milliseconds.
-pub(crate) const AGAIN_AFTER_MS: u64 = 500;
+const AGAIN_AFTER_MS: u64 = 500;
 
 /// Copies of other moves rest for one that catches up or cuts over at most this long, in milliseconds. Reason: usually
 /// both take far less; where they do not, resting does not help.
@@ -65,32 +65,14 @@ pub(crate) struct AfterWrite {
 }
 
 pub(crate) enum Work {
-    Export {
-        copy: u32,
-    },
-    Count {
-        copy: u32,
-    },
-    Ingest {
-        name: String,
-        selector: Arc<Selector>,
-    },
+    Export { copy: u32 },
+    Count { copy: u32 },
+    Ingest { name: String, selector: Arc<Selector> },
     Flush(ControlEvent),
-    /// Rows of a move, and its snapshot: the own one, and what was fetched of the taker's.
-    Wipe {
-        selector: Arc<Selector>,
-        source: ShardId,
-        copy: u32,
-        taker: Option<NodeId>,
-    },
+    Wipe { selector: Arc<Selector>, source: ShardId, copy: u32 },
 }
 
 impl AfterWrite {
-    /// Appends a control record.
-    pub fn propose(&mut self, topic: Topic, step: Step, event: ControlEvent) {
-        self.proposals.push((topic, step, event));
-    }
-
     /// Starts work of a move.
     pub fn start(&mut self, move_id: MoveId, work: Work) {
         self.jobs.push((move_id, work));
@@ -113,16 +95,6 @@ struct Duty {
     attempt: Option<AttemptFacts>,
     /// The fold has this replica's part of the phase already, or of the one before.
     told: bool,
-    /// The fold knows that this replica holds the current copy.
-    holds: bool,
-    /// The switch was made, and this replica has not told that it holds the copy.
-    lacks: bool,
-}
-
-impl Duty {
-    fn is_past_switch(&self) -> bool {
-        matches!(self.phase, Phase::Switched { .. } | Phase::Completing { .. })
-    }
 }
 
 impl Replica {
@@ -161,18 +133,12 @@ impl Replica {
                 (Phase::Copying, Side::Source) if duty.snapshot.is_none() => self.export_duty(duty, pending, after),
                 (Phase::Copying | Phase::CatchingUp, Side::Source) => self.count_duty(duty, pending, after),
                 (Phase::Copying, Side::Destination) => self.ingest_duty(duty, pending, after),
-                (Phase::CatchingUp, Side::Destination) if duty.holds => self.hold_copy_duty(duty, after),
-                (Phase::CatchingUp, Side::Destination) => self.ingest_duty(duty, pending, after),
+                (Phase::CatchingUp, Side::Destination) => self.hold_copy_duty(duty, after),
                 (Phase::CuttingOver { .. }, side) => {
-                    match side {
-                        Side::Source => self.count_duty(duty, pending, after),
-                        Side::Destination if !duty.holds => self.ingest_duty(duty, pending, after),
-                        Side::Destination => {}
+                    if side == Side::Source {
+                        self.count_duty(duty, pending, after);
                     }
                     self.ready_duty(duty, after);
-                }
-                (Phase::Switched { .. } | Phase::Completing { .. }, Side::Destination) if duty.lacks => {
-                    self.ingest_duty(duty, pending, after);
                 }
                 (Phase::Completing { .. }, Side::Source) => self.wipe_duty(duty, pending, after),
                 (Phase::Cancelling | Phase::Failing { .. }, Side::Destination) => self.wipe_duty(duty, pending, after),
@@ -221,7 +187,6 @@ impl Replica {
     fn duties(&self) -> Vec<Duty> {
         let state = self.follower.state();
         let duty = |m: &Move| {
-            let node = self.config.node;
             let side = if m.source == self.shard { Side::Source } else { Side::Destination };
             let attempt = m.attempts.last().and_then(|attempt| state.attempt(*attempt));
             let told = match &m.phase {
@@ -242,8 +207,6 @@ impl Replica {
                 source: m.source,
                 selector: Arc::clone(&m.selector),
                 snapshot: m.snapshot,
-                lacks: m.copy_awaited.contains(&node),
-                holds: m.ingested.contains(&node),
                 attempt,
                 told,
             }
@@ -318,7 +281,7 @@ impl Replica {
         if outbound.copy != duty.copy || outbound.base.is_none() {
             return None;
         }
-        let name = snapshot_name(self.keyspace, self.shard, duty.id, duty.copy, self.config.node);
+        let name = snapshot_name(self.keyspace, self.shard, duty.id, duty.copy);
         let manifest = self.config.snapshots.manifest(&name).ok().flatten()?;
         Some(self.snapshot_taken(&manifest))
     }
@@ -352,23 +315,12 @@ impl Replica {
             Some(Running::Done(JobDone::Flushed(event, _))) if event == ingested => {
                 self.running.insert(duty.id, Running::Told(event));
             }
-            Some(Running::Told(event)) if event == ingested && self.coming && !duty.is_past_switch() => {
-                self.running.insert(duty.id, Running::Told(event));
-            }
             Some(Running::Told(event)) if event == ingested => {
                 after.proposals.push((
                     Topic::CopyIngested(duty.id, duty.copy),
                     Step::ProposeCopyIngested,
                     event.clone(),
                 ));
-                self.running.insert(duty.id, Running::Told(event));
-            }
-            Some(Running::Told(event)) if is_copy_failed(&event, duty.copy) && duty.is_past_switch() => {
-                // The others went on without this replica; it begins anew from one of them.
-                let (keyspace, shard) = (self.keyspace, self.shard);
-                let reason = format!("it lacks copy {} of move {}, which has switched", duty.copy, duty.id);
-                let removed = ControlEvent::ReplicaRemoved { keyspace, shard, node, reason };
-                after.propose(Topic::ReplicaRemoved(keyspace, shard), Step::ProposeReplicaRemoved, removed);
                 self.running.insert(duty.id, Running::Told(event));
             }
             Some(Running::Told(event)) if is_copy_failed(&event, duty.copy) => {
@@ -384,19 +336,13 @@ impl Replica {
 
     fn start_ingest(&mut self, duty: &Duty, ingested: ControlEvent, pending: &mut Pending, after: &mut AfterWrite) {
         let inbound = self.core.inbound(duty.id).filter(|inbound| inbound.copy == duty.copy);
-        // Where the own tail has passed the switch, the copy was there, and its bookkeeping is forgotten.
-        let passed = duty.is_past_switch() && duty.attempt.as_ref().is_some_and(|facts| self.core.passed(facts));
-        if passed || inbound.is_some_and(|inbound| inbound.replay.is_some()) {
+        if inbound.is_some_and(|inbound| inbound.replay.is_some()) {
             // The copy was taken in before, by an earlier life, or in this one with a flush that failed.
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Flush(ingested)));
-        } else if !duty.paused
-            && self.core.may_ingest(duty.id, &duty.selector, self.follower.state())
-            && !self.is_to_be_dropped_again(&duty.selector)
-        {
+        } else if !duty.paused && self.core.all_closed(&duty.selector) && !self.is_to_be_dropped_again(&duty.selector) {
             self.core.start_inbound(duty.id, duty.copy, duty.source, (*duty.selector).clone(), pending);
-            let taker = duty.snapshot.as_ref().map_or(self.config.node, |snapshot| snapshot.node);
-            let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy, taker);
+            let name = snapshot_name(self.keyspace, duty.source, duty.id, duty.copy);
             self.running.insert(duty.id, Running::Working);
             after.jobs.push((duty.id, Work::Ingest { name, selector: Arc::clone(&duty.selector) }));
         }
@@ -458,9 +404,8 @@ impl Replica {
                     self.core.forget_move(duty.id, pending);
                     self.replays.remove(&duty.id);
                     self.running.insert(duty.id, Running::Working);
-                    let taker = duty.snapshot.as_ref().map(|snapshot| snapshot.node);
-                    let (selector, source, copy) = (Arc::clone(&duty.selector), duty.source, duty.copy);
-                    let work = Work::Wipe { selector, source, copy, taker };
+                    let work =
+                        Work::Wipe { selector: Arc::clone(&duty.selector), source: duty.source, copy: duty.copy };
                     after.jobs.push((duty.id, work));
                 }
             }
@@ -525,15 +470,7 @@ impl Replica {
     /// Does what was gathered, now that the turn's batch is written.
     pub(crate) fn act(&mut self, after: AfterWrite, now_ms: u64) -> Result<bool, PortError> {
         let mut acted = false;
-        // Who does not count yet says only that it is ready, gave up, cleaned up, or holds what has moved in.
-        let may_say = |topic: &Topic| {
-            matches!(
-                topic,
-                Topic::ReplicaReady(..) | Topic::ReplicaRemoved(..) | Topic::CopyIngested(..) | Topic::CleanupDone(_)
-            )
-        };
-        let coming = self.coming;
-        for (topic, step, event) in after.proposals.into_iter().filter(|(topic, ..)| !coming || may_say(topic)) {
+        for (topic, step, event) in after.proposals {
             acted |= self.propose(topic, step, event, now_ms);
         }
         for (move_id, work) in after.jobs {
@@ -543,7 +480,7 @@ impl Replica {
         for (move_id, source, copy) in after.left_over {
             let copier = self.copier.clone();
             let job = move || {
-                if let Err(error) = copier.remove_snapshot(source, move_id, copy, copier.node) {
+                if let Err(error) = copier.remove_snapshot(source, move_id, copy) {
                     tracing::warn!(%move_id, copy, %error, "a snapshot that nobody takes is left on disk");
                 }
             };
@@ -562,12 +499,10 @@ impl Replica {
                 Work::Flush(event) => {
                     JobDone::Flushed(event, around(&copier.hook, Step::Flush, || copier.store.flush()))
                 }
-                Work::Wipe { selector, source, copy, taker } => {
+                Work::Wipe { selector, source, copy } => {
                     let wiped = copier.wipe(&selector).and_then(|()| copier.store.flush());
-                    let wiped = wiped.and_then(|()| copier.remove_snapshot(source, move_id, copy, copier.node));
-                    let fetched = taker.filter(|taker| *taker != copier.node);
-                    let remove = |taker| copier.remove_snapshot(source, move_id, copy, taker);
-                    JobDone::Wiped(wiped.and_then(|()| fetched.map_or(Ok(()), remove)))
+                    let wiped = wiped.and_then(|()| copier.remove_snapshot(source, move_id, copy));
+                    JobDone::Wiped(wiped)
                 }
             };
             inbox.push(Message::Job(move_id, done));

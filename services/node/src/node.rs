@@ -1,12 +1,10 @@
 //! Which replicas this process hosts, and how routers reach them.
 
-use crate::coming::Taking;
 use crate::dropped::HostedReplica;
 use crate::leftovers;
 use crate::proposals::{Proposals, Topic};
 use crate::rebuild::Rebuild;
 use crate::replica::{Message, Replica, ReplicaConfig};
-use crate::seeds::Seed;
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
 use rehome_control_log::{ControlFollower, Opening, append_control, control_partition};
@@ -15,7 +13,7 @@ use rehome_ports::{
     Inbox, Log, PortError, ReadDone, ReadRefused, ReadRequest, Remedy, ReplicaProgress, Replicas, Role, SnapshotStore,
     Store, Turn, VerdictSink, Waker, around,
 };
-use rehome_records::control::{Label, data_topic};
+use rehome_records::control::data_topic;
 use rehome_records::{ControlEvent, ControlRecord, store_key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,21 +41,15 @@ pub type OpenStores = Arc<dyn Fn(KeyspaceId, &[ShardId]) -> Vec<Result<Arc<dyn S
 /// Removes every store of a keyspace that this node has; none is no error. `NotApplied` while one is open.
 pub type RemoveStores = Arc<dyn Fn(KeyspaceId) -> Result<(), PortError> + Send + Sync>;
 
-/// Removes the store of one shard; none is no error. `NotApplied` while it is open.
-pub type RemoveStore = Arc<dyn Fn(KeyspaceId, ShardId) -> Result<(), PortError> + Send + Sync>;
-
 /// What a node needs of its surroundings.
 #[derive(Clone)]
 pub struct NodeConfig {
     pub node: NodeId,
     /// Where other roles reach it.
     pub address: String,
-    /// Where it stands.
-    pub labels: BTreeMap<String, String>,
     pub log: Arc<dyn Log>,
     pub open_stores: OpenStores,
     pub remove_stores: RemoveStores,
-    pub remove_store: RemoveStore,
     pub snapshots: Arc<dyn SnapshotStore>,
     pub jobs: Arc<dyn Jobs>,
     pub host: Arc<dyn Host>,
@@ -125,11 +117,6 @@ pub struct Node {
     wake: Waker,
     /// Dropped keyspaces of which nothing is left here, until the fold says so.
     pub(crate) removed: BTreeSet<KeyspaceId>,
-    /// Shards that left, of which nothing is left here, until the fold says so.
-    pub(crate) wiped: BTreeSet<(KeyspaceId, ShardId)>,
-    /// Seeds that are being taken.
-    pub(crate) taking: BTreeMap<(KeyspaceId, ShardId), Taking>,
-    pub(crate) taken: Inbox<(Seed, Result<(), PortError>)>,
     opening: Opening,
     ends: Inbox<Result<Offset, PortError>>,
     pub(crate) retry_at_ms: Option<u64>,
@@ -145,7 +132,6 @@ impl Node {
         let follower = ControlFollower::new(&*config.log, Arc::clone(&wake))?;
         let proposed = Inbox::new(Arc::clone(&wake));
         let ends = Inbox::new(Arc::clone(&wake));
-        let taken = Inbox::new(Arc::clone(&wake));
         Ok(Node {
             config,
             follower,
@@ -154,9 +140,6 @@ impl Node {
             proposals: Proposals::default(),
             wake,
             removed: BTreeSet::new(),
-            wiped: BTreeSet::new(),
-            taking: BTreeMap::new(),
-            taken,
             opening: Opening::START,
             ends,
             retry_at_ms: None,
@@ -166,22 +149,15 @@ impl Node {
     }
 
     fn register(&mut self, now_ms: u64) -> bool {
-        let (node, address, labels) = (self.config.node, &self.config.address, &self.config.labels);
-        if self.follower.state().node(node).is_some_and(|known| known.address == *address && known.labels == *labels) {
+        let node = self.config.node;
+        if self.follower.state().node(node).is_some_and(|known| known.address == self.config.address) {
             return false;
         }
         let topic = Topic::Registered(node);
         if !self.proposals.begin(topic, now_ms) {
             return false;
         }
-        let label = |(key, value): (&String, &String)| Label { key: key.clone(), value: value.clone() };
-        let event = match labels.is_empty() {
-            true => ControlEvent::NodeRegistered { node, address: address.clone() },
-            false => {
-                let labels = labels.iter().map(label).collect();
-                ControlEvent::NodeRegisteredWith { node, address: address.clone(), labels }
-            }
-        };
+        let event = ControlEvent::NodeRegistered { node, address: self.config.address.clone() };
         let record = ControlRecord { command: (self.config.commands)(), event };
         let inbox = self.proposed.clone();
         let told = move |result| inbox.push((topic, result));
@@ -195,7 +171,7 @@ impl Node {
             let hosted = self.reads.hosted.lock().unwrap_or_else(PoisonError::into_inner);
             let is_known = |key: &(KeyspaceId, ShardId)| hosted.contains_key(key) || self.broken.contains_key(key);
             let of = |keyspace: &Keyspace| {
-                let mine = (0..keyspace.shards).map(ShardId).filter(|shard| keyspace.hosts(*shard, node));
+                let mine = keyspace.replicas.iter().filter(|(_, nodes)| nodes.contains(&node)).map(|(shard, _)| *shard);
                 mine.filter(|shard| !is_known(&(keyspace.id, *shard))).collect::<Vec<_>>()
             };
             let lacking = self.follower.state().keyspaces().map(|keyspace| (keyspace, of(keyspace)));
@@ -235,17 +211,8 @@ impl Node {
         store: Result<Arc<dyn Store>, PortError>,
         now_ms: u64,
     ) -> bool {
-        let opened = store.and_then(|store| match self.has_begun(keyspace, shard, &store, now_ms)? {
-            true => self.open(keyspace, shard, store).map(|()| true),
-            false => Ok(false),
-        });
-        match opened {
-            Ok(opened) => return opened,
-            Err(error) if error.remedy == Remedy::Broken && self.has_peers(keyspace, shard) => {
-                tracing::warn!(keyspace = %keyspace.name, %shard, %error, "the replica is made anew from another one");
-                self.propose_removal((keyspace.id, shard), error.message, now_ms);
-                self.retry_at_ms = Some(now_ms + 5 * AGAIN_AFTER_MS);
-            }
+        match store.and_then(|store| self.open(keyspace, shard, store)) {
+            Ok(()) => return true,
             Err(error) if error.remedy == Remedy::Broken => {
                 tracing::error!(keyspace = %keyspace.name, %shard, %error, "replica cannot be opened");
                 (self.config.progress)(self.broken_progress(keyspace.id, shard, &error));
@@ -260,12 +227,6 @@ impl Node {
             }
         }
         false
-    }
-
-    /// Forgets why a replica could not be opened that has left.
-    pub(crate) fn forget_refused_shard(&mut self, key: (KeyspaceId, ShardId)) {
-        self.broken.remove(&key);
-        self.reads.refused.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
     /// Forgets why replicas of a keyspace could not be opened that is gone.
@@ -316,10 +277,9 @@ impl Node {
             hook: self.config.hook.clone(),
             commands: Arc::clone(&self.config.commands),
         };
-        let coming = self.coming(keyspace, shard).is_some();
         let (keyspace, hosted, told) = (keyspace.clone(), Arc::clone(&self.reads.hosted), Arc::clone(&self.wake));
         let make: MakeRole = Box::new(move |wake| {
-            let replica = Replica::open(config, &keyspace, shard, &rebuild, coming, wake)?;
+            let replica = Replica::open(config, &keyspace, shard, &rebuild, wake)?;
             let role = HostedReplica::new(replica, hosted, told);
             Ok(Box::new(role) as Box<dyn Role + Send>)
         });
@@ -352,14 +312,9 @@ impl Role for Node {
         if over && !std::mem::replace(&mut self.swept, over) {
             leftovers::remove(&self.config, self.follower.state());
         }
-        let taken = self.note_taken(now_ms);
         let opened = over && self.open_assigned(now_ms);
         let removed = over && self.remove_dropped(now_ms);
-        let left = over && self.remove_left(now_ms);
         let wakes = [self.proposals.wake_at_ms(now_ms), self.opening.wake_at_ms(), self.retry_at_ms];
-        Turn {
-            progressed: folded || registered || taken || opened || removed || left,
-            wake_at_ms: wakes.into_iter().flatten().min(),
-        }
+        Turn { progressed: folded || registered || opened || removed, wake_at_ms: wakes.into_iter().flatten().min() }
     }
 }

@@ -3,7 +3,7 @@
 //! What is to be proposed follows from the fold alone; this only keeps a replica from appending the same thing again
 //! while the first is on its way. A lost or refused proposal is made again after a pause.
 
-use rehome_keyspace::{AttemptId, KeyspaceId, MoveId, NodeId, Offset, ShardId};
+use rehome_keyspace::{AttemptId, KeyspaceId, MoveId, NodeId, Offset};
 use rehome_ports::PortError;
 use std::collections::BTreeMap;
 
@@ -20,9 +20,6 @@ pub enum Topic {
     Ready(AttemptId),
     CleanupDone(MoveId),
     KeyspaceRemoved(KeyspaceId),
-    ReplicaReady(KeyspaceId, ShardId),
-    ReplicaRemoved(KeyspaceId, ShardId),
-    ReplicaWiped(KeyspaceId, ShardId),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -118,7 +118,7 @@ impl Replica {
                 _ if self.closed_by(&facts) => {
                     self.running.insert(id, Running::Working);
                     let (selector, source) = (Arc::clone(&facts.selector), facts.source);
-                    after.start(id, Work::Wipe { selector, source, copy, taker: None });
+                    after.start(id, Work::Wipe { selector, source, copy });
                 }
                 _ => {}
             }

@@ -17,7 +17,6 @@ use crate::reads::Reads;
 use crate::rebuild::Rebuild;
 use crate::rejects::{Rejects, RejectsMessage};
 use crate::replay::Replay;
-use crate::seeds::Seeds;
 use crate::step::{Jobs, Step, StepHook};
 use rehome_control_core::Keyspace;
 use rehome_control_log::{ControlFollower, Opening, append_control, control_partition};
@@ -68,7 +67,6 @@ pub(crate) enum Message {
     KnownEnd(ShardId, Result<Offset, PortError>),
     Job(MoveId, crate::moves::JobDone),
     Rejects(RejectsMessage),
-    SeedGiven(Offset, Result<(), PortError>),
     /// Make everything applied so far durable, then tell.
     Flush(Box<dyn FnOnce(Result<(), PortError>) + Send>),
 }
@@ -100,12 +98,6 @@ pub struct Replica {
     pub(crate) reported_ms: u64,
     /// Jobs of this node rest for this replica.
     pub(crate) holds_jobs: bool,
-    /// It answers nothing and counts for nothing yet.
-    pub(crate) coming: bool,
-    /// It hosts the shard no more.
-    pub(crate) left: bool,
-    /// Seeds that it gives.
-    pub(crate) seeds: Seeds,
     /// Its store was made just now, and is not durable: nothing else happens before it is.
     is_made: bool,
     /// Set once, by a broken invariant or a port that cannot go on: the replica then only answers that it cannot.
@@ -116,13 +108,12 @@ impl Replica {
     /// Opens the replica, from its own files if it has any, else as the keyspace's creation left the shard.
     ///
     /// Errors: `Broken` when the store is another's, or cannot be read.
-    /// `rebuild` says what a store takes that is made anew; `coming`, that it does not count yet.
+    /// `rebuild` says what a store takes that is made anew.
     pub(crate) fn open(
         config: ReplicaConfig,
         keyspace: &Keyspace,
         shard: ShardId,
         rebuild: &Rebuild,
-        coming: bool,
         wake: Waker,
     ) -> Result<Replica, PortError> {
         let identity = StoredIdentity { keyspace: keyspace.id, shard };
@@ -141,14 +132,13 @@ impl Replica {
         let partition = TopicPartition::new(topic.clone(), shard.0);
         let inbox = Inbox::new(Arc::clone(&wake));
         let live = Live::open(&*config.log, &partition, core.applied(), &wake)?;
-        if core.applied().is_some() || coming {
+        if core.applied().is_some() {
             // Nothing is served before the log is known to go as far as the store.
             let inbox = inbox.clone();
             config.log.end(&partition, Box::new(move |end| inbox.push(Message::KnownEnd(shard, end))));
         }
         let follower = ControlFollower::new(&*config.log, Arc::clone(&wake))?;
         let copier = Copier {
-            node: config.node,
             keyspace: keyspace.id,
             shard,
             store: Arc::clone(&config.store),
@@ -178,9 +168,6 @@ impl Replica {
             rejects: Rejects::open(&*config.store)?,
             reported_ms: 0,
             holds_jobs: false,
-            coming,
-            left: false,
-            seeds: Seeds::new(),
             is_made,
             broken: None,
             config,
@@ -236,10 +223,6 @@ impl Replica {
 
     fn take(&mut self, message: Message, now_ms: u64) -> Result<(), PortError> {
         match message {
-            Message::Read(_, done) if self.coming => {
-                let reason = format!("shard {} has no replica here that counts yet", self.shard);
-                done(Err(rehome_ports::ReadRefused::Unavailable { reason }));
-            }
             Message::Read(request, done) => self.reads.push(request, done, now_ms),
             Message::Proposed(topic, result) => self.proposals.appended(topic, result, now_ms),
             Message::DataEnd(up_to, end) => self.reads.data_end(up_to, end),
@@ -255,7 +238,6 @@ impl Replica {
             Message::CitedEnd(citation, end) => self.cited_end(citation, end),
             Message::Job(move_id, done) => self.job_done(move_id, done, now_ms),
             Message::Rejects(told) => self.rejects.told(told, now_ms),
-            Message::SeedGiven(hosting, given) => self.seed_given(hosting, &given, now_ms),
             Message::Flush(done) => done(self.config.store.flush()),
         }
         Ok(())
@@ -300,19 +282,11 @@ impl Replica {
         let replayed = self.replay_all(&mut pending, live.records > 0, now_ms)?;
         let settled = self.with_ground(&mut pending, |core, ground| core.settle(ground))?;
         let mut after = AfterWrite::default();
-        let mut seeded = false;
         if self.has_started(now_ms) {
-            self.look_at_hosting();
-            if self.left {
-                self.hold_jobs(false);
-                return Ok(true);
-            }
             self.gather_duties(&mut pending, &mut after, now_ms);
-            self.ready_to_count(&mut after);
-            seeded = self.give_seeds(now_ms);
         }
         let wrote = self.write(pending)?;
-        if let Some(batch) = live.verdicts.filter(|_| !self.coming) {
+        if let Some(batch) = live.verdicts {
             let sink = &self.config.verdicts;
             around(&self.config.hook, Step::Verdicts, || sink(batch));
         }
@@ -320,16 +294,7 @@ impl Replica {
         let answered = self.answer_reads(now_ms)?;
         let exported = self.export_rejects(now_ms);
         self.report(now_ms);
-        Ok(folded
-            || messaged
-            || live.progressed
-            || replayed
-            || settled
-            || wrote
-            || acted
-            || answered
-            || exported
-            || seeded)
+        Ok(folded || messaged || live.progressed || replayed || settled || wrote || acted || answered || exported)
     }
 
     /// Lets the core judge on the store, the fold and what is gathered so far.
@@ -422,10 +387,7 @@ impl Replica {
     }
 
     pub(crate) fn refuse_everything(&mut self) -> bool {
-        let dropped = || match self.left {
-            true => format!("shard {} has no replica here any more", self.shard),
-            false => format!("keyspace {} was dropped", self.keyspace),
-        };
+        let dropped = || format!("keyspace {} was dropped", self.keyspace);
         let reason = self.broken.clone().unwrap_or_else(dropped);
         let messages = self.inbox.drain();
         let any = !messages.is_empty();
@@ -443,16 +405,13 @@ impl Replica {
 
 impl Role for Replica {
     fn has_ended(&self) -> bool {
-        self.is_dropped() || self.left
+        self.is_dropped()
     }
 
     fn turn(&mut self, now_ms: u64) -> Turn {
         if self.broken.is_some() {
-            // It still has to see that its keyspace is dropped, or that another replica has taken its place.
+            // It still has to see that its keyspace is dropped.
             let folded = self.follower.turn().is_ok_and(|folded| folded > 0);
-            if self.has_started(now_ms) {
-                self.look_at_hosting();
-            }
             return Turn { progressed: self.refuse_everything() || folded, wake_at_ms: None };
         }
         match self.try_turn(now_ms) {
@@ -465,7 +424,6 @@ impl Role for Replica {
                     self.retry_at_ms(now_ms),
                     self.opening.wake_at_ms(),
                     self.rejects.wake_at_ms(),
-                    self.seed_wake_at_ms(),
                 ];
                 Turn { progressed, wake_at_ms: wakes.into_iter().flatten().min() }
             }

@@ -45,15 +45,6 @@ steps! {
     RemoveStores => "remove-stores",
     RemoveSnapshots => "remove-snapshots",
     ProposeKeyspaceRemoved => "propose-keyspace-removed",
-    /// The manifest of a seed, at the replica that gives it.
-    SealSeed => "seal-seed",
-    /// A seed into a store that has nothing.
-    TakeSeed => "take-seed",
-    ProposeReplicaReady => "propose-replica-ready",
-    ProposeReplicaRemoved => "propose-replica-removed",
-    /// The store of a shard that this node hosts no more.
-    RemoveStore => "remove-store",
-    ProposeReplicaWiped => "propose-replica-wiped",
 }
 
 /// Called around every effect of a node.

@@ -77,7 +77,7 @@ pub struct MoveStory {
     snapshot: Option<(NodeId, Digest)>,
     /// Destination replicas that hold the current copy.
     ingested: BTreeSet<NodeId>,
-    /// Nodes that host the destination since the switch without it.
+    /// Destination replicas that counted at the switch without it.
     copy_awaited: BTreeSet<NodeId>,
     /// Nodes whose clean-up is awaited, and at which shard.
     cleaning: BTreeSet<NodeId>,

@@ -64,24 +64,6 @@ struct Starts {
     dropped: Prepared,
 }
 
-/// Effects that need several nodes: the simulation crashes nodes in the middle of them, `replicas` kills processes.
-const OF_SEVERAL_NODES: [&str; 8] = [
-    "node.seal-seed",
-    "node.take-seed",
-    "node.propose-replica-ready",
-    "node.propose-replica-removed",
-    "node.remove-store",
-    "node.propose-replica-wiped",
-    "controller.propose-replica-added",
-    "controller.propose-replica-removed",
-];
-
-/// Returns every point that one process reaches.
-fn fail_points() -> Vec<String> {
-    let is_here = |point: &String| !OF_SEVERAL_NODES.iter().any(|effect| point.starts_with(&format!("{effect}.")));
-    binaries::fail_points().into_iter().filter(is_here).collect()
-}
-
 /// Returns the scenarios that reach the point. An effect that nobody named here has to show up in any reshard.
 fn scenarios(point: &str) -> Vec<Scenario> {
     let (effect, _) = point.rsplit_once('.').expect("points are named role.effect.when");
@@ -116,7 +98,7 @@ fn scenarios(point: &str) -> Vec<Scenario> {
 #[test]
 fn killed_at_every_step_of_a_reshard_nothing_is_lost_doubled_or_brought_back() {
     let starts = Starts::prepare().expect("the folders to start from");
-    let all = fail_points().into_iter().flat_map(|point| scenarios(&point)).map(|scenario| {
+    let all = binaries::fail_points().into_iter().flat_map(|point| scenarios(&point)).map(|scenario| {
         let name = format!("{:34} {:?}", scenario.point, scenario.start);
         (name, scenario)
     });
@@ -126,7 +108,7 @@ fn killed_at_every_step_of_a_reshard_nothing_is_lost_doubled_or_brought_back() {
 
 #[test]
 fn every_fail_point_has_a_scenario() {
-    let points = fail_points();
+    let points = binaries::fail_points();
     assert!(points.len() >= 56, "{points:?}");
     assert!(points.iter().all(|point| !scenarios(point).is_empty()));
 }

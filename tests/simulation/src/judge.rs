@@ -7,19 +7,18 @@ use crate::process::lock;
 use crate::trace::Counts;
 use crate::world::{Failure, World};
 use rehome_invariants::{Visible, VisibleRow, violations};
-use rehome_keyspace::{Epoch, KeyRange, NodeId, Outcome, ShardId, Side, SlotId};
+use rehome_keyspace::{Epoch, KeyRange, Outcome, ShardId, Side, SlotId};
 use rehome_memory::MemoryStore;
 use rehome_oracle::history::WriteAnswered;
-use rehome_oracle::{Comparison, ControlStory, Folded, KeyspaceStory, fold};
+use rehome_oracle::{Comparison, ControlStory, KeyspaceStory, fold};
 use rehome_ports::{Reader, SnapshotStore};
 use rehome_records::control::data_topic;
 use rehome_records::store_value::StoredRow;
 use rehome_records::{
     ControlEvent, ControlRecord, DataRecord, Logged, Mark, SlotState, StateRegion, TopicPartition, store_key,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// Compares what clients were answered, what lies in the stores, and an independent fold of the logs.
 pub fn judge(world: &mut World) -> Result<(), Failure> {
@@ -32,7 +31,6 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     let partitions: Vec<Vec<Logged>> =
         (0..keyspace.shards).map(|shard| world.site.broker.records(&TopicPartition::new(&*topic, shard))).collect();
     count_horizons(&mut world.counts, &control, &partitions);
-    count_replicas(&mut world.counts, &control);
     for logged in control.iter().chain(partitions.iter().flatten()) {
         world.trace.bytes(&Logged::encode(&logged.record, logged.offset.0));
     }
@@ -58,74 +56,33 @@ pub fn judge(world: &mut World) -> Result<(), Failure> {
     history.replicas = states;
     world.counts.states_compared += compared;
     history.visible = Some(visible(world, &story, keyspace)?);
-    told.extend(compare_every_replica(world, &story, keyspace, &folded)?);
-    hosted_as_told(world, keyspace)?;
+    let mut comparison = Comparison::new(&story, folded);
+    for client in &world.clients {
+        comparison.history(&client.history);
+    }
+    for ((_, owner, shard), store) in lock(&world.site.stores).iter() {
+        if *owner == keyspace.id {
+            let entry = |key: &[u8], value: &[u8]| {
+                comparison.store_entry(*shard, key, value);
+                ControlFlow::Continue(())
+            };
+            let mut entry = entry;
+            store
+                .scan(&rehome_keyspace::KeyRange::all(), false, &mut entry)
+                .map_err(|error| Failure(error.to_string()))?;
+        }
+    }
     leaves_nothing_behind(world)?;
     dropped_keyspaces_are_gone(world, &story)?;
+    let (findings, _) = comparison.finish();
+    if !findings.is_clean() {
+        told.push(format!("the comparison finds\n{findings}"));
+    }
     told.extend(
         world.clients.iter().find_map(|client| client.doubled.as_ref()).map(|doubled| format!("R12: {doubled}")),
     );
     told.extend(violations(&history).iter().map(ToString::to_string));
     if told.is_empty() { Ok(()) } else { Err(Failure(told.join("\n"))) }
-}
-
-/// Compares as often as shards have replicas, each time with another one of each.
-fn compare_every_replica(
-    world: &World,
-    story: &ControlStory,
-    keyspace: &KeyspaceStory,
-    folded: &Folded,
-) -> Result<Option<String>, Failure> {
-    let stores = lock(&world.site.stores);
-    let mut of_shard: BTreeMap<ShardId, Vec<&Arc<MemoryStore>>> = BTreeMap::new();
-    for ((_, _, shard), store) in stores.iter().filter(|((_, owner, _), _)| *owner == keyspace.id) {
-        of_shard.entry(*shard).or_default().push(store);
-    }
-    let rounds = of_shard.values().map(Vec::len).max().unwrap_or(1);
-    for round in 0..rounds {
-        let mut comparison = Comparison::new(story, folded.clone());
-        for client in &world.clients {
-            comparison.history(&client.history);
-        }
-        for (shard, stores) in &of_shard {
-            let looked = stores[round % stores.len()].scan(&KeyRange::all(), false, &mut |key, value| {
-                comparison.store_entry(*shard, key, value);
-                ControlFlow::Continue(())
-            });
-            looked.map_err(|error| Failure(error.to_string()))?;
-        }
-        let (findings, _) = comparison.finish();
-        if !findings.is_clean() {
-            return Ok(Some(format!("the comparison with replicas number {round} finds\n{findings}")));
-        }
-    }
-    Ok(None)
-}
-
-/// The stores that lie there are those of the replicas that the log tells of, by either telling, and enough of them.
-fn hosted_as_told(world: &World, keyspace: &KeyspaceStory) -> Result<(), Failure> {
-    let Some(desk) = world.processes.iter().find_map(|process| process.desk.clone()) else { return Ok(()) };
-    let state = desk.state();
-    let known = state.keyspace(keyspace.id).ok_or_else(|| Failure("the keyspace is gone".into()))?;
-    let sound = state.nodes().filter(|node| !node.drained).count();
-    for shard in (0..keyspace.shards).map(ShardId) {
-        let told: BTreeSet<NodeId> = known.replicas_of(shard).iter().copied().collect();
-        let stores = lock(&world.site.stores);
-        let found: BTreeSet<NodeId> =
-            stores.keys().filter(|(_, of, at)| (*of, *at) == (keyspace.id, shard)).map(|(node, ..)| *node).collect();
-        let wanted = (known.hosting.replicas as usize).min(sound);
-        if told != keyspace.hosts.counting(shard) || told != found || told.len() < wanted {
-            let oracle = keyspace.hosts.counting(shard);
-            return Err(Failure(format!(
-                "shard {shard}: {wanted} wanted, told {told:?} and {oracle:?}, found {found:?}"
-            )));
-        }
-        let is_drained = |node: &&NodeId| state.node(**node).is_some_and(|node| node.drained);
-        if sound >= known.hosting.replicas as usize && told.iter().any(|node| is_drained(&node)) {
-            return Err(Failure(format!("shard {shard} is hosted by a drained node: {told:?}")));
-        }
-    }
-    Ok(())
 }
 
 /// Returns every row that a store would show to a reader, by the store's own states, and who owns what by the log.
@@ -200,16 +157,6 @@ fn count_horizons(counts: &mut Counts, control: &[Logged], partitions: &[Vec<Log
         if let Ok(DataRecord::Mark(Mark::Horizon { .. })) = DataRecord::read(&logged.record) {
             counts.horizons += 1;
             counts.horizons_before_moves += u64::from(logged.append_time_ms < last_start_ms);
-        }
-    }
-}
-
-fn count_replicas(counts: &mut Counts, control: &[Logged]) {
-    for event in control.iter().filter_map(|logged| Some(ControlRecord::read(&logged.record).ok()?.event)) {
-        match event {
-            ControlEvent::ReplicaReady { .. } => counts.replicas_made += 1,
-            ControlEvent::ReplicaWiped { .. } => counts.replicas_left += 1,
-            _ => {}
         }
     }
 }

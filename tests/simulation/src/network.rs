@@ -21,8 +21,6 @@ struct State {
     verdicts: BTreeMap<(String, String), VecDeque<VerdictBatch>>,
     sinks: BTreeMap<String, VerdictSink>,
     nodes: BTreeMap<String, NodeReads>,
-    /// Reads so far: each goes to the next replica.
-    reads: usize,
     told: Verdicts,
 }
 
@@ -30,14 +28,6 @@ struct Call {
     /// What is told when the message is lost.
     refuse: Box<dyn FnOnce(&str) + Send>,
     deliver: Box<dyn FnOnce() + Send>,
-}
-
-impl State {
-    fn next_host(&mut self, keyspace: KeyspaceId, shard: ShardId) -> Option<NodeReads> {
-        self.reads += 1;
-        let hosts: Vec<&NodeReads> = self.nodes.values().filter(|node| node.hosts(keyspace, shard)).collect();
-        Some((*hosts.get(self.reads % hosts.len().max(1))?).clone())
-    }
 }
 
 impl Network {
@@ -146,7 +136,7 @@ impl Replicas for Network {
         let done = once(done);
         let (network, lost) = (self.clone(), done.clone());
         let deliver = move || {
-            let node = network.lock().next_host(keyspace, shard);
+            let node = network.lock().nodes.values().find(|node| node.hosts(keyspace, shard)).cloned();
             let Some(node) = node else { return done(Err(unavailable("no node hosts the shard now"))) };
             let answers = network.clone();
             let back: ReadDone = Box::new(move |result| {

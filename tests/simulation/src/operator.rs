@@ -9,7 +9,7 @@ use rehome_control_core::ControlState;
 use rehome_control_log::DeskHandle;
 use rehome_keyspace::{JobId, Placement};
 use rehome_records::ControlEvent;
-use rehome_records::control::{Hosting, JobOptions, JobSubmitted};
+use rehome_records::control::{JobOptions, JobSubmitted};
 use std::collections::VecDeque;
 
 pub const KEYSPACE: &str = "rows";
@@ -33,7 +33,6 @@ pub struct Operator {
     /// When a paused job is resumed.
     resumes_at_ms: u64,
     has_inbox: bool,
-    hosting: Hosting,
 }
 
 /// Pause before the same thing is asked for again, in milliseconds.
@@ -55,11 +54,6 @@ impl Operator {
             drops_at_ms: None,
             resumes_at_ms: 0,
             has_inbox: options.inbox_records > 0,
-            hosting: Hosting {
-                replicas: options.replicas,
-                ready_replicas: options.ready_replicas,
-                required: Vec::new(),
-            },
         }
     }
 
@@ -82,12 +76,11 @@ impl Operator {
         }
         let event = match state.keyspace_named(KEYSPACE) {
             None if (state.nodes().count() as u64) < self.nodes => return,
-            None => ControlEvent::KeyspaceCreatedWith {
+            None => ControlEvent::KeyspaceCreated {
                 name: KEYSPACE.into(),
                 placement: self.placement,
                 shards: self.shards_at_creation,
                 request_retention_ms: self.retention_ms,
-                hosting: self.hosting.clone(),
             },
             Some(keyspace) if self.has_inbox && keyspace.inbox_partitions == 0 => {
                 ControlEvent::InboxOpened { keyspace: keyspace.id, partitions: crate::inbox::PARTITIONS }
@@ -155,24 +148,6 @@ impl Operator {
             let event = ControlEvent::PauseRequested { job, reason: "drawn".into() };
             desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
         }
-    }
-
-    /// Drains a node, or fills one that is drained. At least as many stay as a shard needs, so that moves can end.
-    pub fn drain_or_fill(&mut self, desk: &DeskHandle, site: &Site, counts: &mut Counts) {
-        let state = desk.state();
-        let nodes: Vec<_> = state.nodes().collect();
-        if nodes.is_empty() {
-            return;
-        }
-        let node = nodes[self.rng.random_range(0..nodes.len())];
-        let left = nodes.iter().filter(|other| !other.drained && other.id != node.id).count();
-        let event = if node.drained || left < self.hosting.replicas as usize {
-            ControlEvent::NodeFilled { node: node.id }
-        } else {
-            counts.drains += 1;
-            ControlEvent::NodeDrained { node: node.id }
-        };
-        desk.propose(u128::from(site.number()), event, Box::new(|_| {}));
     }
 
     /// Cancels the job that runs.

@@ -44,13 +44,6 @@ pub struct Options {
     pub client_rest_ms_max: u64,
     /// The operator rests before each job, at most this long.
     pub operator_rest_ms_max: u64,
-    /// Replicas of each shard, and how many of them must be ready before a switch.
-    pub replicas: u32,
-    pub ready_replicas: u32,
-    /// Nodes that are silent for so long are lost.
-    pub lost_after_ms: u64,
-    /// Chance that a node is drained or filled.
-    pub drain_per_10k: u32,
     /// Plain records in the keyspace's inbox; 0: it has none.
     pub inbox_records: u32,
 }
@@ -92,10 +85,6 @@ impl Options {
             client_rest_ms_max: 0,
             operator_rest_ms_max: 0,
             inbox_records: 0,
-            replicas: 1,
-            ready_replicas: 1,
-            lost_after_ms: 30_000,
-            drain_per_10k: 0,
             fsync_every_ms: None,
             power_loss_per_10k: 0,
             flush_per_10k: 0,
@@ -111,14 +100,6 @@ impl Options {
         options.power_loss_per_10k = chance(&mut rng, 8);
         options.flush_per_10k = chance(&mut rng, 100);
         options.inbox_records = [0, 0, 0, 100][rng.random_range(0..4)];
-        // Half of the runs have several replicas, and more nodes than they need.
-        options.replicas = [1, 1, 2, 3][rng.random_range(0..4)];
-        options.ready_replicas = rng.random_range(1..=options.replicas.min(2));
-        if options.replicas > 1 {
-            options.nodes = rng.random_range(u64::from(options.replicas)..=4);
-        }
-        options.lost_after_ms = [400, 1_000, 30_000][rng.random_range(0..3)];
-        options.drain_per_10k = chance(&mut rng, 6);
         options
     }
 

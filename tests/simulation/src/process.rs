@@ -10,7 +10,7 @@ use rehome_memory::{Broker, Lost, MemorySnapshots, MemoryStore};
 use rehome_node::{Host, Jobs, MakeRole, Node, NodeConfig, NodeReads};
 use rehome_ports::{Inbox, PortError, Role, Store, Turn, Waker};
 use rehome_router::{Forwarder, Router, RouterHandle, RouterLimits};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,9 +26,6 @@ pub struct Site {
     pub jobs: Arc<Mutex<Vec<QueuedJob>>>,
     spawned: Arc<Mutex<Vec<(String, Running)>>>,
     controllers: Arc<Mutex<BTreeMap<String, Inbox<ControllerMessage>>>>,
-    /// Nodes that run.
-    running: Arc<Mutex<BTreeSet<NodeId>>>,
-    lost_after_ms: u64,
     /// Numbers that are given once: commands, nonces, request ids.
     numbers: Arc<AtomicU64>,
     /// The first replica that stopped for good, and why.
@@ -111,7 +108,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Site {
-    pub fn new(broker: Broker, forwards: bool, lost_after_ms: u64) -> Site {
+    pub fn new(broker: Broker, forwards: bool) -> Site {
         // Low limits, so that runs meet them.
         let limits = RouterLimits { appends_per_shard_max: 2, append_records_max: 4, ..RouterLimits::STANDARD };
         Site {
@@ -122,8 +119,6 @@ impl Site {
             jobs: Arc::default(),
             spawned: Arc::default(),
             controllers: Arc::default(),
-            running: Arc::default(),
-            lost_after_ms,
             numbers: Arc::new(AtomicU64::new(1)),
             broken: Arc::default(),
             limits,
@@ -169,9 +164,6 @@ impl Site {
                 let site = self.clone();
                 let inbox = Inbox::new(Arc::clone(&wake));
                 lock(&self.controllers).insert(process.name.clone(), inbox.clone());
-                for node in lock(&self.running).iter() {
-                    inbox.push(ControllerMessage::Reached { node: *node, is_reached: true });
-                }
                 let follower = ControlFollower::new(&*log, wake)?;
                 let nonces = Box::new(move || site.number());
                 Box::new(Controller::new(ControllerParts {
@@ -180,7 +172,6 @@ impl Site {
                     inbox,
                     nonces,
                     hook: None,
-                    lost_after_ms: self.lost_after_ms,
                     told_waits: Box::new(|_| ()),
                 }))
             }
@@ -208,8 +199,7 @@ impl Site {
     fn node(&self, name: &str, node: NodeId, log: Arc<dyn rehome_ports::Log>, wake: Waker) -> Result<Node, PortError> {
         let reads = NodeReads::default();
         self.network.connect_node(name, reads.clone());
-        self.reached(node, true);
-        let (stores, removed, left) = (Arc::clone(&self.stores), Arc::clone(&self.stores), Arc::clone(&self.stores));
+        let (stores, removed) = (Arc::clone(&self.stores), Arc::clone(&self.stores));
         let broker = self.broker.clone();
         let controllers = Arc::clone(&self.controllers);
         let broken = Arc::clone(&self.broken);
@@ -217,7 +207,6 @@ impl Site {
         let config = NodeConfig {
             node,
             address: name.to_owned(),
-            labels: BTreeMap::new(),
             log,
             open_stores: Arc::new(move |keyspace, shards| {
                 let mut stores = lock(&stores);
@@ -237,10 +226,6 @@ impl Site {
                 lock(&removed).retain(|(owner, of, _), _| *owner != node || *of != keyspace);
                 Ok(())
             }),
-            remove_store: Arc::new(move |keyspace, shard| {
-                lock(&left).remove(&(node, keyspace, shard));
-                Ok(())
-            }),
             snapshots: Arc::clone(&self.snapshots) as Arc<dyn rehome_ports::SnapshotStore>,
             jobs: Arc::new(JobsOf { process: name.to_owned(), queue: Arc::clone(&self.jobs) }),
             host: Arc::new(HostOf { process: name.to_owned(), spawned: Arc::clone(&self.spawned) }),
@@ -258,17 +243,6 @@ impl Site {
             commands: Arc::new(move || u128::from(site.number())),
         };
         Node::new(config, reads, wake)
-    }
-
-    /// Controllers hear of it at once: their streams to the node begin, or break.
-    fn reached(&self, node: NodeId, is_reached: bool) {
-        match is_reached {
-            true => lock(&self.running).insert(node),
-            false => lock(&self.running).remove(&node),
-        };
-        for inbox in lock(&self.controllers).values() {
-            inbox.push(ControllerMessage::Reached { node, is_reached });
-        }
     }
 
     /// Kills a process: its roles are gone, its messages go nowhere, its stores lose what was not flushed.
@@ -306,9 +280,6 @@ impl Site {
         process.restart_at_ms = Some(restart_at_ms);
         self.broker.cut(&process.name);
         self.network.disconnect(&process.name);
-        if let Kind::Node(node) = process.kind {
-            self.reached(node, false);
-        }
         lock(&self.controllers).remove(&process.name);
         lock(&self.jobs).retain(|job| job.process != process.name);
     }

@@ -45,10 +45,6 @@ pub struct Counts {
     pub pauses: u64,
     pub resumes: u64,
     pub drops: u64,
-    /// Nodes drained; replicas that came to count; replicas that left.
-    pub drains: u64,
-    pub replicas_made: u64,
-    pub replicas_left: u64,
     pub jobs: u64,
     pub copies_again: u64,
     /// `Horizon` marks in data partitions.
@@ -100,9 +96,6 @@ impl Counts {
             ("pauses", &mut self.pauses),
             ("resumes", &mut self.resumes),
             ("drops", &mut self.drops),
-            ("drains", &mut self.drains),
-            ("replicas made", &mut self.replicas_made),
-            ("replicas left", &mut self.replicas_left),
             ("jobs", &mut self.jobs),
             ("copies taken again", &mut self.copies_again),
             ("horizons", &mut self.horizons),

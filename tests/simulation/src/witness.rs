@@ -1,7 +1,7 @@
 //! What replicas held at positions of their partitions (R9).
 //!
-//! A shard has several replicas, and each lives several times: after a crash it has lost what was not flushed, and passes
-//! the same positions again. What they own must be the same at each.
+//! A shard has one replica at a time, but that lives several times: after a crash it has lost what was not flushed, and
+//! passes the same positions again. What it owns must then be the same at each.
 
 use crate::process::{Site, lock};
 use rehome_invariants::ReplicaState;
@@ -44,10 +44,6 @@ impl Witness {
     pub fn look(&mut self, node: NodeId, site: &Site) {
         let replica = (node.0 << 32) | self.lives.get(&node).copied().unwrap_or_default();
         for ((_, keyspace, shard), store) in lock(&site.stores).iter().filter(|((owner, _, _), _)| *owner == node) {
-            // One that takes a seed is nobody's store yet.
-            if store.get(&store_key::identity()).expect("memory is readable").is_none() {
-                continue;
-            }
             let applied = store.get(&store_key::applied()).expect("memory is readable");
             let Some(applied) = applied.and_then(|applied| StoredApplied::decode(&applied).ok()) else { continue };
             let position = applied.offset;

@@ -12,7 +12,6 @@ use crate::trace::{Counts, Trace};
 use crate::witness::Witness;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rehome_control_core::{ControlState, Keyspace, hosting_steps};
 use rehome_keyspace::{NodeId, Offset};
 use rehome_memory::{Broker, Delivery, Fate, Faults, Lost, Waiting, What};
 use rehome_ports::SnapshotStore;
@@ -81,12 +80,6 @@ fn is_no_change(waiting: &Waiting) -> bool {
     waiting.what == What::End || waiting.partition.topic.ends_with(".inbox-progress")
 }
 
-/// Tells whether no replica comes or leaves, and none should.
-fn is_settled(state: &ControlState) -> bool {
-    let none_moves = |keyspace: &Keyspace| keyspace.coming.is_empty() && keyspace.leaving.is_empty();
-    state.keyspaces().all(none_moves) && hosting_steps(state, &BTreeMap::new()).is_empty()
-}
-
 /// What can be drawn.
 #[derive(Clone, Copy, Debug)]
 enum Next {
@@ -121,7 +114,7 @@ impl World {
         };
         World {
             rng: StdRng::seed_from_u64(options.seed),
-            site: Site::new(broker, options.inbox_records > 0, options.lost_after_ms),
+            site: Site::new(broker, options.inbox_records > 0),
             processes: kinds.into_iter().map(process).collect(),
             clients: Vec::new(),
             operator: Operator::new(&options),
@@ -169,7 +162,6 @@ impl World {
                 self.operator.is_done(&desk)
                     && self.producer.is_done(&desk.state(), &self.site)
                     && desk.state().dropped_keyspaces().all(|one| one.topic_removed)
-                    && is_settled(&desk.state())
             })
             && self.processes.iter().all(|process| process.restart_at_ms.is_none())
             && lock(&self.site.jobs).is_empty()
@@ -383,11 +375,6 @@ impl World {
         if self.fault(self.options.clock_jump_per_10k) {
             let jump_ms = self.rng.random_range(1..5_000);
             self.set_now(self.now_ms + jump_ms);
-        }
-        if self.fault(self.options.drain_per_10k)
-            && let Some(desk) = self.desk()
-        {
-            self.operator.drain_or_fill(&desk, &self.site, &mut self.counts);
         }
         if self.fault(self.options.cancel_per_10k)
             && let Some(desk) = self.desk()

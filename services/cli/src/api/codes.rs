@@ -113,7 +113,6 @@ pub const KINDS: &[Kind] = &[
     kind("replica_last", 409, None, "no other node hosts the shard"),
     kind("replica_in_cutover", 409, None, "the shard is being cut over"),
     kind("replica_holds_copy", 409, None, "no other replica of the shard holds what a move brought"),
-    kind("replica_lacks_copy", 409, None, "the replica does not hold what a move brought"),
     kind("hosting_other", 409, None, "the node is not on its way to host the shard, or on another one"),
     kind("attempt_decided", 409, None, "the attempt has its outcome"),
     kind("open_missing", 409, None, "the cutover has not started at the destination"),

@@ -134,13 +134,10 @@ fn router(api: &Api, samples: &mut Samples) {
 
 fn replicas(api: &Api, samples: &mut Samples) {
     let control = api.cluster.desk().state();
-    for ((keyspace, shard, node), report) in api.cluster.progress().reports {
-        // A replica that left tells nothing any more.
-        let Some(keyspace) = control.keyspace(keyspace).filter(|keyspace| keyspace.hosts(shard, node)) else {
-            continue;
-        };
-        let (shard, node) = (shard.to_string(), node.to_string());
-        let labels = [("keyspace", keyspace.name.as_str()), ("shard", shard.as_str()), ("node", node.as_str())];
+    for ((keyspace, shard), report) in api.cluster.progress().reports {
+        let Some(keyspace) = control.keyspace(keyspace) else { continue };
+        let shard = shard.to_string();
+        let labels = [("keyspace", keyspace.name.as_str()), ("shard", shard.as_str())];
         samples.put("rehome_replica_applied_offset", &labels, report.applied_next.0);
         samples.put("rehome_replica_broken", &labels, u8::from(report.broken.is_some()));
         if report.lag_records != u64::MAX {

@@ -6,7 +6,7 @@ use super::gate::Gate;
 use super::open_loop::{OpenLoop, Sample, Seen, histogram};
 use super::target::Target;
 use super::{Options, jobs, memory, rows};
-use crate::cluster::{Cluster, ControllerRole, NodeRole, Parts, Roles};
+use crate::cluster::{Cluster, NodeRole, Parts, Roles};
 use crate::failpoints::Hooks;
 use crate::over_kafka::{OverKafka, topics};
 use crate::workload::{Phases, create_keyspace, load, run_for};
@@ -15,7 +15,6 @@ use hdrhistogram::Histogram;
 use rehome_control_core::Phase;
 use rehome_keyspace::{NodeId, ShardId, SlotId};
 use rehome_router::RouterLimits;
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,14 +58,13 @@ pub fn measure(dir: &Path, broker: Option<&OverKafka>, options: &Options, figure
 
 /// Everything in this process, on that broker.
 fn over(broker: &OverKafka, dir: &Path, hooks: Hooks) -> anyhow::Result<Cluster> {
-    let node = NodeRole { id: NodeId(1), address: "in-process".into(), labels: BTreeMap::new() };
-    let (router, controller) = (Some(RouterLimits::STANDARD), Some(ControllerRole::STANDARD));
+    let node = NodeRole { id: NodeId(1), address: "in-process".into() };
     Ok(Cluster::start_parts(Parts {
         log: broker.log(),
         close_log: Box::new(|| Ok(())),
         before_flush: None,
         dir,
-        roles: Roles { node: Some(node), router, controller },
+        roles: Roles { node: Some(node), router: Some(RouterLimits::STANDARD), controller: true },
         hooks,
         wire: None,
     })?)

@@ -86,7 +86,7 @@ fn broken(cluster: &Cluster, keyspace: KeyspaceId) -> String {
     let deadline = Instant::now() + DEADLINE;
     loop {
         let mut reports = cluster.progress().reports.into_iter();
-        let found = reports.find(|((of, ..), report)| *of == keyspace && report.broken.is_some());
+        let found = reports.find(|((of, _), report)| *of == keyspace && report.broken.is_some());
         if let Some((_, report)) = found {
             return report.broken.unwrap_or_default();
         }

@@ -11,7 +11,6 @@ use rehome_ports::{BeforeFlush, Inbox, Log, PortError, ReplicaProgress, Replicas
 use rehome_rocks::{Memory, RocksNode, SnapshotFolder};
 use rehome_router::{Forwarder, Router, RouterHandle, RouterLimits, Verdicts};
 use rehome_rpc::{Hub, Peers, Sinks};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,18 +23,7 @@ pub struct Roles {
     pub node: Option<NodeRole>,
     /// How much its router takes, where it is one.
     pub router: Option<RouterLimits>,
-    pub controller: Option<ControllerRole>,
-}
-
-/// What a controller is told.
-#[derive(Clone, Copy, Debug)]
-pub struct ControllerRole {
-    /// How long a node may be silent before its replicas are made anew elsewhere, in milliseconds.
-    pub lost_after_ms: u64,
-}
-
-impl ControllerRole {
-    pub const STANDARD: ControllerRole = ControllerRole { lost_after_ms: rehome_controller::LOST_AFTER_MS };
+    pub controller: bool,
 }
 
 /// Which node it is, and where the others reach it.
@@ -43,8 +31,6 @@ impl ControllerRole {
 pub struct NodeRole {
     pub id: NodeId,
     pub address: String,
-    /// Where it stands.
-    pub labels: BTreeMap<String, String>,
 }
 
 type Report = Arc<dyn Fn(ReplicaProgress) + Send + Sync>;
@@ -77,19 +63,14 @@ impl Starting {
         before_flush: Option<BeforeFlush>,
         wire: Option<Wire>,
     ) -> Result<Started, PortError> {
-        let controls = roles.controller.map(|role| self.start_controller(role, hooks.controller)).transpose()?;
-        let reached = controls.clone().map(reached);
-        let own_node = roles.node.as_ref().map(|node| node.id);
-        if let (Some(reached), Some(node)) = (&reached, own_node) {
-            reached(node, true);
-        }
+        let controls = roles.controller.then(|| self.start_controller(hooks.controller)).transpose()?;
         let report = self.reports(controls);
         let router_signal = Signal::new();
         let router = roles.router.map(|limits| RouterHandle::new(limits, router_signal.waker()));
         let verdicts = router.as_ref().map(|router| self.verdicts.sink(router.verdict_sink()));
-        let (reads, own) = (NodeReads::default(), own_node);
+        let (reads, own) = (NodeReads::default(), roles.node.as_ref().map(|node| node.id));
 
-        let sinks = Sinks { verdicts: verdicts.clone(), progress: Some(Arc::clone(&report)), reached };
+        let sinks = Sinks { verdicts: verdicts.clone(), progress: Some(Arc::clone(&report)) };
         let peers = wire.as_ref().map(|wire| wire.follow(&self.desk, own, sinks));
         if let Some(handle) = &router {
             let replicas: Arc<dyn Replicas> = match (&wire, peers.clone()) {
@@ -132,7 +113,7 @@ impl Starting {
         let (noted, measured, clock) = (Arc::clone(&self.progress), Arc::clone(&self.rates), self.clock);
         Arc::new(move |report| {
             measured.lock().unwrap_or_else(PoisonError::into_inner).note(&report, clock.now_ms());
-            let key = (report.keyspace, report.shard, report.node);
+            let key = (report.keyspace, report.shard);
             noted.lock().unwrap_or_else(PoisonError::into_inner).reports.insert(key, report.clone());
             if let Some(controls) = &controls {
                 // Advice: the next report tells more.
@@ -143,7 +124,6 @@ impl Starting {
 
     fn start_controller(
         &self,
-        role: ControllerRole,
         hook: Option<rehome_controller::EffectHook>,
     ) -> Result<Inbox<ControllerMessage>, PortError> {
         let signal = Signal::new();
@@ -155,7 +135,6 @@ impl Starting {
             inbox: inbox.clone(),
             nonces: Box::new(rand::random),
             hook,
-            lost_after_ms: role.lost_after_ms,
             told_waits: Box::new(move |waits| {
                 progress.lock().unwrap_or_else(PoisonError::into_inner).waits.clone_from(waits);
             }),
@@ -212,25 +191,22 @@ impl Starting {
         hub: Option<Hub>,
         hook: Option<rehome_node::StepHook>,
     ) -> Result<(), PortError> {
-        let (opened, removed, left) = (Arc::clone(stores), Arc::clone(stores), Arc::clone(stores));
-        let forgotten = Arc::clone(&self.progress);
+        let (opened, removed, forgotten) = (Arc::clone(stores), Arc::clone(stores), Arc::clone(&self.progress));
         let config = NodeConfig {
             node: role.id,
             address: role.address,
-            labels: role.labels,
             log: Arc::clone(&self.log),
             open_stores: Arc::new(move |keyspace, shards| opened.stores(keyspace, shards)),
             remove_stores: Arc::new(move |keyspace| {
                 removed.remove(keyspace)?;
                 // Its replicas have ended: nothing reports on it again.
                 let mut told = forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-                told.reports.retain(|(of, ..), _| *of != keyspace);
+                told.reports.retain(|(of, _), _| *of != keyspace);
                 if let Some(hub) = &hub {
                     hub.forget(keyspace);
                 }
                 Ok(())
             }),
-            remove_store: Arc::new(move |keyspace, shard| left.remove_store(keyspace, shard)),
             snapshots,
             jobs: Arc::clone(&self.threads) as Arc<dyn rehome_node::Jobs>,
             host: Arc::clone(&self.threads) as Arc<dyn rehome_node::Host>,
@@ -244,11 +220,6 @@ impl Starting {
         self.threads.run("node", signal, Box::new(node));
         Ok(())
     }
-}
-
-/// Returns where a controller is told which nodes are reached.
-fn reached(controls: Inbox<ControllerMessage>) -> Arc<dyn Fn(NodeId, bool) + Send + Sync> {
-    Arc::new(move |node, is_reached| controls.push(ControllerMessage::Reached { node, is_reached }))
 }
 
 /// Returns where verdicts go when a router of this process wants them as well as those of others.

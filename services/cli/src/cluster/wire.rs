@@ -3,7 +3,7 @@
 use rehome_control_core::ControlState;
 use rehome_control_log::DeskHandle;
 use rehome_keyspace::NodeId;
-use rehome_node::taken_at;
+use rehome_node::move_and_copy;
 use rehome_ports::{PortError, Replicas, SnapshotStore};
 use rehome_rpc::{FetchedSnapshots, Hub, NodeService, Peers, RoutedReplicas, Sinks};
 use std::path::Path;
@@ -113,9 +113,11 @@ impl Changes {
     }
 }
 
-/// Returns which node has the snapshot of that name, and its address.
+/// Returns which node told that it took that copy, and its address.
 fn taken_by(state: &ControlState, name: &str) -> Option<(NodeId, String)> {
-    let node = state.node(taken_at(name)?)?;
+    let (move_id, copy) = move_and_copy(name)?;
+    let snapshot = state.move_(move_id)?.snapshot.as_ref().filter(|snapshot| snapshot.copy == copy)?;
+    let node = state.node(snapshot.node)?;
     Some((node.id, node.address.clone()))
 }
 

@@ -3,7 +3,7 @@
 use super::serving::{self, Ends};
 use super::up::value_bytes;
 use crate::args::KafkaArgs;
-use crate::cluster::{Cluster, ControllerRole, NodeRole, Parts, Roles, StartError, Wire};
+use crate::cluster::{Cluster, NodeRole, Parts, Roles, StartError, Wire};
 use crate::exit::{Exit, Failure};
 use crate::failpoints::Hooks;
 use crate::wire::ServeShape;
@@ -12,7 +12,6 @@ use clap::ValueEnum;
 use rehome_kafka::KafkaLog;
 use rehome_keyspace::NodeId;
 use rehome_router::RouterLimits;
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -94,13 +93,12 @@ async fn serve(args: &Args, hooks: Hooks, runtime: Handle) -> Result<(), Failure
             let incoming = listen(args.node_listen, "--node-listen").await?;
             let bound = incoming.local_addr().context("the listener has no address")?;
             let address = advertised(args, bound)?;
-            (Some(NodeRole { id: folder.node, address, labels: BTreeMap::new() }), Some(incoming))
+            (Some(NodeRole { id: folder.node, address }), Some(incoming))
         }
     };
     let limits = RouterLimits { value_bytes_max: args.value_bytes_max, ..RouterLimits::STANDARD };
-    let controller = ControllerRole::STANDARD;
-    let (router, controller) = (has(Role::Router).then_some(limits), has(Role::Controller).then_some(controller));
-    let roles = Roles { node: node.clone(), router, controller };
+    let roles =
+        Roles { node: node.clone(), router: has(Role::Router).then_some(limits), controller: has(Role::Controller) };
     let (dir, serving) = (args.data.clone(), runtime.clone());
     let start = move || {
         let log = KafkaLog::open(config).map_err(|error| Failure::usage(error.to_string()))?;

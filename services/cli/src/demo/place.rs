@@ -1,6 +1,6 @@
 //! Where a demo runs: everything in this process on an embedded log, or over Kafka, with the nodes in processes of their own.
 
-use crate::cluster::{Cluster, ControllerRole, Parts, Roles, Wire};
+use crate::cluster::{Cluster, Parts, Roles, Wire};
 use crate::failpoints::Hooks;
 use crate::over_kafka::{OverKafka, topics};
 use anyhow::{Context, ensure};
@@ -47,8 +47,7 @@ impl Place {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let nodes = (1..=NODES).map(|number| NodeProcess::start(&dir.join(format!("node-{number}")), &broker));
         let nodes = nodes.collect::<anyhow::Result<Vec<_>>>()?;
-        let controller = Some(ControllerRole::STANDARD);
-        let roles = Roles { node: None, router: Some(RouterLimits::STANDARD), controller };
+        let roles = Roles { node: None, router: Some(RouterLimits::STANDARD), controller: true };
         let cluster = Cluster::start_parts(Parts {
             log: broker.log(),
             close_log: Box::new(|| Ok(())),

@@ -41,13 +41,7 @@ impl ControlState {
 
     pub(super) fn ingest_copy(&mut self, move_id: MoveId, copy: u32, node: NodeId, digest: Digest, at: At) -> Folded {
         let one = self.known_move(move_id)?;
-        // A coming replica counts for nothing before a switch, and is awaited after it.
-        match one.phase {
-            Phase::Switched { .. } | Phase::Completing { .. } => {
-                self.check_hosts(one.keyspace, one.destination, node)?
-            }
-            _ => self.check_replica(one.keyspace, one.destination, node)?,
-        }
+        self.check_replica(one.keyspace, one.destination, node)?;
         let accepted = Accepted::CopyIngested(move_id);
         check_copy(one, copy)?;
         let takes_copies = matches!(

@@ -117,9 +117,9 @@ impl ControlState {
         self.set_routes(move_id, Route { shard: facts.destination, epoch }, at);
         let what = format!("attempt {attempt} switched: shard {} owns the keys under epoch {epoch}", facts.destination);
         self.enter(move_id, Phase::Switched { attempt }, at, what);
-        let nodes = self.nodes_of(facts.keyspace, facts.destination);
+        let replicas = self.replicas_of(facts.keyspace, facts.destination);
         let one = self.move_mut(move_id);
-        one.copy_awaited = nodes.difference(&one.ingested).copied().collect();
+        one.copy_awaited = replicas.difference(&one.ingested).copied().collect();
         let complete = one.options.complete;
         if one.ending.take().is_some() {
             self.tell(move_id, at, "the request to end the move came too late: it had switched");

@@ -70,25 +70,18 @@ impl ControlState {
         for move_id in self.moves_cleaning_up(id, shard) {
             self.move_mut(move_id).cleanup_awaited.insert(node);
         }
-        // The one that it begins from may lack what they brought, and then it lacks it, too.
-        for move_id in self.switched_into(id, shard) {
-            self.move_mut(move_id).copy_awaited.insert(node);
-        }
         Ok(Decision::Accepted(Accepted::ReplicaComing(id, shard, node, at.offset)))
     }
 
     /// Returns the open moves whose clean-up is under way at replicas of the shard.
     fn moves_cleaning_up(&self, keyspace: KeyspaceId, shard: ShardId) -> Vec<MoveId> {
-        let cleans_here = |one: &&Move| one.cleans_up_at() == Some(shard);
+        let cleans_here = |one: &&Move| match one.phase {
+            Phase::Completing { .. } => one.source == shard,
+            Phase::Cancelling | Phase::Failing { .. } => one.destination == shard,
+            _ => false,
+        };
         let of_keyspace = self.open_moves().filter(|one| one.keyspace == keyspace);
         of_keyspace.filter(cleans_here).map(|one| one.id).collect()
-    }
-
-    /// Returns the open moves that have switched to the shard.
-    fn switched_into(&self, keyspace: KeyspaceId, shard: ShardId) -> Vec<MoveId> {
-        let past_switch = |one: &&Move| matches!(one.phase, Phase::Switched { .. } | Phase::Completing { .. });
-        let into = self.open_moves().filter(|one| one.keyspace == keyspace && one.destination == shard);
-        into.filter(past_switch).map(|one| one.id).collect()
     }
 
     pub(super) fn ready_replica(&mut self, id: KeyspaceId, shard: ShardId, node: NodeId, hosting: Offset) -> Folded {
@@ -101,14 +94,16 @@ impl ControlState {
                 false => Err(Refusal::HostingOther { keyspace: id, shard, node, hosting }),
             };
         }
-        // It may have said so before the switch.
-        let lacking = self.switched_into(id, shard).into_iter().filter_map(|move_id| self.move_(move_id));
-        if let Some(one) = lacking.into_iter().find(|one| one.copy_awaited.contains(&node)) {
-            return Err(Refusal::ReplicaLacksCopy { keyspace: id, shard, node, move_id: one.id, job: one.job });
-        }
         let keyspace = self.keyspace_mut(id);
         remove_coming(keyspace, shard, node);
         keyspace.replicas.entry(shard).or_default().push(node);
+        // It holds what every move brought that has switched, or it would not be ready.
+        let past_switch = |one: &&Move| matches!(one.phase, Phase::Switched { .. } | Phase::Completing { .. });
+        let into = self.open_moves().filter(|one| one.keyspace == id && one.destination == shard);
+        let brought: Vec<MoveId> = into.filter(past_switch).map(|one| one.id).collect();
+        for move_id in brought {
+            self.move_mut(move_id).ingested.insert(node);
+        }
         Ok(Decision::Accepted(accepted))
     }
 
@@ -176,10 +171,7 @@ impl ControlState {
             one.ingested.remove(&node);
             one.copy_awaited.remove(&node);
         }
-        // The node may host the other side as well, and still owes the clean-up there.
-        if one.cleans_up_at() == Some(shard) {
-            one.cleanup_awaited.remove(&node);
-        }
+        one.cleanup_awaited.remove(&node);
         let gave = one.source == shard && one.snapshot.is_some_and(|snapshot| snapshot.node == node);
         let is_needed = matches!(one.phase, Phase::Copying | Phase::CatchingUp)
             && destinations.iter().any(|replica| !one.ingested.contains(replica));

@@ -214,48 +214,6 @@ fn a_node_that_leaves_takes_its_unfinished_copy_along_and_is_awaited_no_more() {
 }
 
 #[test]
-fn a_node_that_leaves_one_side_still_owes_the_clean_up_at_the_other() {
-    let mut world = moving(2);
-    for node in [2, 3] {
-        world.tell(ingested(node));
-    }
-    let event = world.next_event(MoveId(1)).expect("it cuts over");
-    world.tell(event);
-    let attempt = world.attempt();
-    world.tell(ready(attempt, NodeId(1), Side::Source, 50, 8));
-    for node in [2, 3] {
-        world.tell(ready(attempt, NodeId(node), Side::Destination, 50, 8));
-    }
-    world.tell(ControlEvent::CompleteRequested { job: world.job() });
-    world.tell(ControlEvent::CleanupDone { move_id: MoveId(1), node: NodeId(1) });
-    let keyspace = world.keyspace().id;
-    let leave = ControlEvent::ReplicaRemoved { keyspace, shard: ShardId(1), node: NodeId(2), reason: "lost".into() };
-    assert_eq!(word(&world.tell(leave)), "accepted");
-    assert_eq!(world.first().phase.name(), "completing", "node 2 hosts the source, too");
-    world.tell(ControlEvent::CleanupDone { move_id: MoveId(1), node: NodeId(2) });
-    assert_eq!(world.first().phase.name(), "completed");
-}
-
-#[test]
-fn a_replica_that_comes_counts_only_once_it_holds_what_has_switched_meanwhile() {
-    let mut world = moving(1);
-    world.tell(ingested(2));
-    let keyspace = world.keyspace().id;
-    let add = ControlEvent::ReplicaAdded { keyspace, shard: ShardId(1), node: NodeId(1), from: Some(NodeId(2)) };
-    let Decision::Accepted(Accepted::ReplicaComing(.., hosting)) = world.tell(add) else { panic!("it may come") };
-    assert_eq!(word(&world.tell(ingested(1))), "not-replica", "it counts for nothing yet");
-    for _ in 0..3 {
-        let event = world.next_event(MoveId(1)).expect("it goes on");
-        world.tell(event);
-    }
-    assert_eq!(world.first().phase.name(), "switched");
-    let counts = ControlEvent::ReplicaReady { keyspace, shard: ShardId(1), node: NodeId(1), hosting };
-    assert_eq!(word(&world.tell(counts.clone())), "replica-lacks-copy", "said before the switch, and written after it");
-    assert_eq!(word(&world.tell(ingested(1))), "accepted");
-    assert_eq!(word(&world.tell(counts)), "accepted");
-}
-
-#[test]
 fn what_cannot_be_is_refused() {
     let mut world = doubled(2);
     for (replicas, ready) in [(0, 0), (8, 1), (2, 3), (2, 0)] {

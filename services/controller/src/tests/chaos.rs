@@ -92,7 +92,6 @@ impl Site {
             inbox: inbox.clone(),
             nonces: Box::new(move || nonces.next()),
             hook: Some(hook),
-            lost_after_ms: crate::LOST_AFTER_MS,
             told_waits: Box::new(|_| ()),
         };
         (Controller::new(parts), inbox)
@@ -310,9 +309,7 @@ fn every_job_ends_whatever_is_lost_doubled_delayed_or_restarted() {
     assert!(switched > 100 && aborted > 20, "the runs are lively: {switched} switched, {aborted} aborted");
     let unseen: Vec<_> = EffectKind::ALL.iter().filter(|kind| !kinds.contains(kind)).collect();
     let of_drops = [EffectKind::RemoveTopics, EffectKind::ProposeTopicRemoved];
-    // One replica a shard, and no other node.
-    let of_hosting = [EffectKind::ProposeReplicaAdded, EffectKind::ProposeReplicaRemoved];
-    let rare = [[EffectKind::FailMove, EffectKind::AppendHorizon], of_drops, of_hosting].concat();
+    let rare = [[EffectKind::FailMove, EffectKind::AppendHorizon], of_drops].concat();
     assert!(unseen.iter().all(|kind| rare.contains(kind)), "{unseen:?}");
 }
 
@@ -374,13 +371,7 @@ fn an_attempt_whose_destination_never_answers_is_aborted_and_tried_again_until_t
     assert_eq!(state.job_state(job), Some(JobState::Failed { reason }));
     assert_eq!(site.check_aborts(), (0, 16));
     let kinds: BTreeSet<EffectKind> = site.calls.lock().expect("one thread").iter().map(|(kind, _)| *kind).collect();
-    let others = [
-        EffectKind::AppendHorizon,
-        EffectKind::RemoveTopics,
-        EffectKind::ProposeTopicRemoved,
-        EffectKind::ProposeReplicaAdded,
-        EffectKind::ProposeReplicaRemoved,
-    ];
+    let others = [EffectKind::AppendHorizon, EffectKind::RemoveTopics, EffectKind::ProposeTopicRemoved];
     let of_moves: Vec<_> = EffectKind::ALL.iter().filter(|kind| !others.contains(kind)).copied().collect();
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), of_moves, "every effect of moves was seen, before and after");
 }

@@ -266,12 +266,12 @@ fn the_topic_of_a_dropped_keyspace_is_removed_once_no_node_has_anything_left() {
     let (job, keyspace, node) = (fixture.first().job, KEYSPACE, NODE);
     fixture.tell(ControlEvent::CancelRequested { job, reason: "ann said so".into() });
     fixture.report(0, 0);
-    fixture.observed.look(&fixture.state, fixture.now_ms);
+    fixture.observed.look(&fixture.state);
     assert_eq!(fixture.observed.kept(), (2, 0));
     fixture.tell(ControlEvent::KeyspaceDropped { keyspace });
     assert_eq!(fixture.names(), [""; 0]);
     fixture.tell(ControlEvent::KeyspaceRemoved { keyspace, node });
-    fixture.observed.look(&fixture.state, fixture.now_ms);
+    fixture.observed.look(&fixture.state);
     assert_eq!(fixture.observed.kept(), (0, 0), "its reports are forgotten");
     assert_eq!(fixture.names(), ["remove-topic"]);
     fixture.observed.note_topic_removed(keyspace);
@@ -280,7 +280,7 @@ fn the_topic_of_a_dropped_keyspace_is_removed_once_no_node_has_anything_left() {
     let restarted = |fixture: &Fixture| crate::decide(&fixture.state, &Observed::default(), &Memory::default(), 0);
     assert_eq!(restarted(&fixture).len(), 1);
     fixture.tell(ControlEvent::TopicRemoved { keyspace });
-    fixture.observed.look(&fixture.state, fixture.now_ms);
+    fixture.observed.look(&fixture.state);
     assert_eq!((fixture.observed.kept(), fixture.names()), ((0, 0), vec![]));
     assert_eq!(restarted(&fixture), [], "no start does old work");
 }

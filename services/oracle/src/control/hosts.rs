@@ -109,22 +109,20 @@ impl ControlStory {
             if moved.phase == MovePhase::CleaningUp && moved.cleans_at == Some(shard) {
                 moved.cleaning.insert(node);
             }
-            if moved.destination == shard && moved.has_switched() {
-                moved.copy_awaited.insert(node);
-            }
         }
     }
 
     pub(super) fn replica_ready(&mut self, keyspace: KeyspaceId, shard: ShardId, node: NodeId, hosting: Offset) {
         let Some(KeyspaceStory { hosts, .. }) = self.keyspaces.get_mut(&keyspace) else { return };
-        let lacks = |moved: &MoveStory| {
-            (moved.keyspace, moved.destination) == (keyspace, shard) && moved.copy_awaited.contains(&node)
-        };
-        if hosts.coming.get(&(shard, node)) != Some(&hosting) || self.moves.values().any(lacks) {
+        if hosts.coming.get(&(shard, node)) != Some(&hosting) {
             return;
         }
         hosts.coming.remove(&(shard, node));
         hosts.counting.entry(shard).or_default().push(node);
+        let into = |moved: &&mut MoveStory| moved.keyspace == keyspace && moved.destination == shard;
+        for moved in self.moves.values_mut().filter(into).filter(|moved| moved.has_switched()) {
+            moved.ingested.insert(node);
+        }
     }
 
     pub(super) fn replica_removed(&mut self, keyspace: KeyspaceId, shard: ShardId, node: NodeId) {
@@ -162,7 +160,7 @@ impl ControlStory {
 
 impl MoveStory {
     /// Tells whether the destination owns the slots, and something is still to be done.
-    pub(super) fn has_switched(&self) -> bool {
+    fn has_switched(&self) -> bool {
         let cleans_at_source = self.cleans_at == Some(self.source);
         self.phase == MovePhase::Switched || (self.phase == MovePhase::CleaningUp && cleans_at_source)
     }
@@ -172,9 +170,7 @@ impl MoveStory {
             self.ingested.remove(&node);
             self.copy_awaited.remove(&node);
         }
-        if self.cleans_at == Some(shard) {
-            self.cleaning.remove(&node);
-        }
+        self.cleaning.remove(&node);
         let gave = self.source == shard && self.snapshot.is_some_and(|(giver, _)| giver == node);
         let is_before_cutover = matches!(self.phase, MovePhase::Copying | MovePhase::CatchingUp);
         if gave && is_before_cutover && !hosts.counting(self.destination).is_subset(&self.ingested) {

@@ -160,8 +160,8 @@ impl ControlStory {
         let hosts = &keyspace.hosts;
         let (winner, phase) = match outcome {
             Outcome::Switched { .. } => {
-                let hosting = hosts.all(moved.destination);
-                moved.copy_awaited = hosting.difference(&moved.ingested).copied().collect();
+                let counting = hosts.counting(moved.destination);
+                moved.copy_awaited = counting.difference(&moved.ingested).copied().collect();
                 let completes = moved.complete;
                 let phase = if completes { moved.clean_up_at(moved.source, hosts) } else { MovePhase::Switched };
                 (attempt.destination, phase)
@@ -179,10 +179,7 @@ impl ControlStory {
 }
 
 fn copy_ingested(moved: &mut MoveStory, hosts: &Hosts, copy: u32, node: NodeId, digest: Digest) -> Option<MovePhase> {
-    let counts = match moved.has_switched() {
-        true => hosts.all(moved.destination).contains(&node),
-        false => hosts.counting(moved.destination).contains(&node),
-    };
+    let counts = hosts.counting(moved.destination).contains(&node);
     let cleans_at_source = moved.phase != MovePhase::CleaningUp || moved.cleans_at == Some(moved.source);
     let takes_copies = !matches!(moved.phase, MovePhase::Planned | MovePhase::Ended) && cleans_at_source;
     let (_, snapshot) = moved.snapshot.filter(|_| counts && takes_copies && moved.copy == copy)?;
