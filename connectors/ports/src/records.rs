@@ -14,6 +14,7 @@ const LIMITS: ReadLimits = ReadLimits { records_max: 4_096, bytes_max: 4 << 20 }
 pub struct Records {
     partition: TopicPartition,
     tail: Box<dyn Tail>,
+    limits: ReadLimits,
     signal: Arc<Signal>,
     end: Offset,
     next: Offset,
@@ -39,12 +40,17 @@ impl Records {
         let tail = log.tail(partition, from, signal.waker())?;
         let deadline = Instant::now() + wait_max;
         let batch = Vec::new().into_iter();
-        Ok(Records { partition: partition.clone(), tail, signal, end, next: from, deadline, batch })
+        Ok(Records { partition: partition.clone(), tail, limits: LIMITS, signal, end, next: from, deadline, batch })
+    }
+
+    /// Reads no more than that at a time, for those who do not want all.
+    pub fn at_most(self, limits: ReadLimits) -> Records {
+        Records { limits, ..self }
     }
 
     fn fill(&mut self) -> Result<(), PortError> {
         loop {
-            match self.tail.poll(LIMITS) {
+            match self.tail.poll(self.limits) {
                 Ok(batch) if batch.next > self.next => {
                     self.next = batch.next;
                     self.batch = batch.records.into_iter();

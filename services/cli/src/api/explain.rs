@@ -10,19 +10,34 @@ use rehome_control_core::{Attempt, ControlState, Job, Move, ReadyFacts};
 use rehome_keyspace::{JobId, MoveId, Outcome, Side};
 use rehome_ports::Log;
 use rehome_records::TopicPartition;
+use std::sync::Arc;
 
 pub async fn job(state: Shared, Path(job): Path<u64>) -> Result<Json<ExplainShape>, Refusal> {
-    let control = state.cluster.desk().state();
-    let found = control.job(JobId(job)).ok_or_else(|| Refusal::no_job(job))?;
-    let moves: Vec<&Move> = found.moves.iter().filter_map(|id| control.move_(*id)).collect();
-    Ok(Json(story(&state, &control, found, &moves)))
+    told(state, move |api, control| {
+        let found = control.job(JobId(job)).ok_or_else(|| Refusal::no_job(job))?;
+        let moves: Vec<&Move> = found.moves.iter().filter_map(|id| control.move_(*id)).collect();
+        Ok(story(api, control, found, &moves))
+    })
+    .await
 }
 
 pub async fn one_move(state: Shared, Path(move_id): Path<u64>) -> Result<Json<ExplainShape>, Refusal> {
-    let control = state.cluster.desk().state();
-    let found = control.move_(MoveId(move_id)).ok_or_else(|| Refusal::no_move(move_id))?;
-    let job = control.job(found.job).ok_or_else(|| Refusal::no_job(found.job.0))?;
-    Ok(Json(story(&state, &control, job, &[found])))
+    told(state, move |api, control| {
+        let found = control.move_(MoveId(move_id)).ok_or_else(|| Refusal::no_move(move_id))?;
+        let job = control.job(found.job).ok_or_else(|| Refusal::no_job(found.job.0))?;
+        Ok(story(api, control, job, &[found]))
+    })
+    .await
+}
+
+/// Tells a story. It asks the log for fences, and waits: not on a thread that answers others.
+async fn told(
+    state: Shared,
+    tell: impl FnOnce(&Api, &ControlState) -> Result<ExplainShape, Refusal> + Send + 'static,
+) -> Result<Json<ExplainShape>, Refusal> {
+    let api = Arc::clone(&state);
+    let telling = tokio::task::spawn_blocking(move || tell(&api, &api.cluster.desk().state()));
+    telling.await.map_err(|_| Refusal::stopped())?.map(Json)
 }
 
 fn story(api: &Api, control: &ControlState, job: &Job, moves: &[&Move]) -> ExplainShape {
